@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.baselines import FOLDER, Key, Printed, documented, parse_documented, printed
 from fixtures.cases import studies
 from fixtures.conclusions import Claim, claims, conclusions, parse_conclusions, tolerance
+from fixtures.documented import Key, Printed, documented, parse_documented, printed
 from fixtures.errors import InputError
+from fixtures.strict import FOLDER
 
 STUDIES = ("fnet", "mnasnet")
 DIGESTS = {
