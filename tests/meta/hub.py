@@ -31,6 +31,7 @@ class Hub:
         self.repos = repos
         self.gated = gated
         self.requests: list[str] = []  # "METHOD /path", in order of arrival
+        self.saw_token = False  # whether any request carried one
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"hub": self}))
         self._thread = Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
 
@@ -67,6 +68,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.hub.requests.append(f"{self.command} {self.path}")
+        self.hub.saw_token |= "Authorization" in self.headers
         path = unquote(urlsplit(self.path).path).strip("/")
         is_api = path.startswith("api/")
         parts = path.removeprefix("api/").split("/")
