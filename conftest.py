@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -14,10 +15,12 @@ from fixtures.conclusions import Claim, conclusions
 from fixtures.engines import runtime
 from fixtures.engines.cache import Cache
 from fixtures.errors import SuiteError
+from fixtures.gpus import gate, probe
 from fixtures.movement import CaseFigures
-from fixtures.setup import DEVICES, ENGINES, Setup, decide, device_name, has_cuda, has_tensorrt
+from fixtures.setup import DEVICES, ENGINES, IMPLIED, Setup, decide, has_tensorrt
 from fixtures.strict import FOLDER
-from fixtures.verdicts import Measurement, Outcome, Verdict, judge
+from fixtures.timing import GPU_TIME, not_timed_reason
+from fixtures.verdicts import Measurement, Outcome, Verdict
 
 SETUP = pytest.StashKey[Setup]()
 RECORDED = pytest.StashKey[list[tuple[str, CaseFigures]]]()  # (study, figures) of every case that ran under --record
@@ -43,15 +46,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     option = config.option
     try:
-        chosen, why = decide(option, cuda=has_cuda(), tensorrt=has_tensorrt())
+        decision = decide(option, probe(), has_tensorrt())
     except SuiteError as error:
         raise pytest.UsageError(str(error)) from error
+    workers = config.getoption("numprocesses", 0) or int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 0))
     config.stash[SETUP] = Setup(
-        **chosen,
+        **vars(decision),
         cache=Cache(option.engine_cache or config.rootpath / ".engine-cache"),
         save_graphs=option.save_graphs,
         say=_progress(config),
-        why=why,
+        not_timed=not_timed_reason(
+            on_gpu=decision.device == "cuda",
+            workers=workers,
+            has_benchmark=config.pluginmanager.hasplugin("benchmark"),
+            benchmark_disabled=any(config.getoption(f"benchmark_{word}", False) for word in ("disable", "skip")),
+        ),
     )
     config.stash[RECORDED], config.stash[NOTES] = [], []
 
@@ -87,13 +96,32 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("case", studies()[marker.args[0]].cases_on(device), ids=str)
 
 
+@pytest.hookimpl(tryfirst=True)  # before -m selects
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Marks what a GPU gate is made of, leaves out what this run cannot check, and on a GPU sorts by group.
+
+    Engines that are timed against each other have to be in memory together, so a group's tests run side by side.
+    """
+    setup = config.stash[SETUP]
+    groups: dict[str, int] = {}
     for item in items:
         params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-        if "claim" in params:
-            reason = config.stash[SETUP].cannot_check(cast(Claim, params["claim"]), cast(Case, params["case"]))
-            if reason:
-                item.add_marker(pytest.mark.skip(reason=f"left out: {reason}"))
+        case = cast(Case | None, params.get("case"))
+        if case is None:
+            continue
+        groups.setdefault(case.group, len(groups))
+        for slug in IMPLIED:
+            item.add_marker(slug)
+        reason = setup.cannot_check(cast(Claim, params["claim"]), case) if "claim" in params else None
+        if reason:
+            item.add_marker(pytest.mark.skip(reason=f"left out: {reason}"))
+    if setup.device == "cuda":
+        items.sort(key=lambda item: groups.get(_group(item), -1))
+
+
+def _group(item: pytest.Item) -> str:
+    case = item.callspec.params.get("case") if isinstance(item, pytest.Function) and hasattr(item, "callspec") else None
+    return case.group if isinstance(case, Case) else ""
 
 
 @pytest.fixture(scope="session")
@@ -103,11 +131,22 @@ def setup(request: pytest.FixtureRequest) -> Setup:
 
 
 @pytest.fixture
-def expect(request: pytest.FixtureRequest, claim: Claim, case: Case) -> Callable[[Measurement], None]:
-    """Holds a measurement against the test's claim: reports the verdict, and fails unless the claim holds."""
+def timed(setup: Setup) -> None:
+    """For tests of speed: leaves them out, by name, where nothing is timed."""
+    if setup.not_timed:
+        pytest.skip(f"left out: {setup.not_timed}")
 
-    def check(measured: Measurement) -> None:
-        outcome = judge(measured.value, measured.interval, claim.limits, outside=Outcome.FLIPPED, exact=measured.exact)
+
+@pytest.fixture
+def expect(request: pytest.FixtureRequest, claim: Claim, case: Case) -> Callable[..., None]:
+    """Holds a measurement against the test's claim: reports the verdict, and fails unless the claim holds.
+
+    `longer`, if given, measures again with more rounds where the first interval straddles a limit.
+    """
+
+    def check(measured: Measurement, longer: Callable[[], Measurement] | None = None) -> None:
+        if longer is not None and measured.judged(claim.limits, Outcome.FLIPPED) is Outcome.INCONCLUSIVE:
+            measured = longer()
         verdict = Verdict(
             claim=claim.id,
             case=case.id,
@@ -119,12 +158,47 @@ def expect(request: pytest.FixtureRequest, claim: Claim, case: Case) -> Callable
             documented=claim.documented,
             baseline=None,
             samples=measured.samples,
-            outcome=outcome,
+            outcome=measured.judged(claim.limits, Outcome.FLIPPED),
+            note="; ".join(measured.problems),
         )
         request.node.user_properties.append((report.VERDICT, verdict.as_record()))
         verdict.check()
 
     return check
+
+
+@pytest.fixture
+def as_documented(
+    request: pytest.FixtureRequest, setup: Setup, case: Case
+) -> Callable[[Mapping[str, Measurement]], None]:
+    """Holds a case's figures against what its study prints, within the tolerance of each figure.
+
+    Documented figures apply to the study's own inputs, and times to the GPU and TensorRT version they were printed for.
+    """
+
+    def check(found: Mapping[str, Measurement]) -> None:
+        verdicts = movement.against_print(case, found, setup)
+        request.node.user_properties.extend((report.VERDICT, verdict.as_record()) for verdict in verdicts)
+        moved = [verdict.message() for verdict in verdicts if verdict.outcome is not Outcome.HOLDS]
+        assert not moved, "\n".join(moved)
+
+    if (setup.checkpoints, setup.datasets) != ("hub", "hub"):
+        pytest.skip("left out: printed figures are of the study's own inputs: --checkpoints hub --datasets hub")
+    if not movement.printed_for(case, setup):
+        pytest.skip(f"left out: the study prints nothing for {case} that this run could be held against")
+    return check
+
+
+@pytest.fixture
+def published(request: pytest.FixtureRequest) -> Callable[[Sequence[float]], None]:
+    """Hands rounds that were timed on the GPU, in milliseconds a call, to pytest-benchmark as this test's benchmark."""
+    benchmark = request.getfixturevalue("benchmark")
+
+    def publish(rounds_ms: Sequence[float]) -> None:
+        seconds = iter([ms / 1e3 for ms in rounds_ms])
+        benchmark.pedantic(lambda: GPU_TIME.advance(next(seconds)), rounds=len(rounds_ms), iterations=1)
+
+    return publish
 
 
 @pytest.fixture
@@ -137,15 +211,13 @@ def unmoved(request: pytest.FixtureRequest, setup: Setup, case: Case) -> Callabl
             return
         engine = runtime(setup.engine, setup.device)
         choice = baselines.choose(
-            FOLDER / "measured",
-            device_name(setup.device),
-            engine.library,
-            engine.version,
-            case.study,
-            found.inputs,
+            FOLDER / "measured", setup.device_name, engine.library, engine.version, case.study, found.inputs
         )
         if choice.measured is None:
-            pytest.skip(f"left out: no baseline: {choice.why}; --record writes one")
+            missing = f"no baseline: {choice.why}; --record writes one"
+            if setup.asked:
+                pytest.fail(missing)  # a gate that compares nothing must not be green
+            pytest.skip(f"left out: {missing}")
         verdicts = movement.compare(choice, found)
         request.node.user_properties.extend((report.VERDICT, verdict.as_record()) for verdict in verdicts)
         moved = [verdict.message() for verdict in verdicts if verdict.outcome is not Outcome.HOLDS]
@@ -155,28 +227,34 @@ def unmoved(request: pytest.FixtureRequest, setup: Setup, case: Case) -> Callabl
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Under `--record`, writes baselines from a run that was whole and green, and fails any other."""
+    """Under `--record`, writes baselines from a run that was whole and green. A gate that compared nothing fails."""
     config = session.config
-    if not config.option.record:
-        return
+    setup, notes, recorded = config.stash[SETUP], config.stash[NOTES], config.stash[RECORDED]
     try:
-        config.stash[NOTES] += _record(config, exitstatus)
+        if config.option.record:
+            records = movement.complete(recorded, setup, green=exitstatus == 0)
+            notes += [f"recorded {baselines.record(FOLDER / 'measured', each)}" for each in records]
+        elif setup.asked and not config.option.collectonly:
+            verdicts = _verdicts(config)
+            compared = [each for each in verdicts if each["outcome"] != Outcome.INVALID]
+            if problem := gate(setup.asked, probe(), None, len(compared), len(verdicts)):
+                raise SuiteError(problem)
     except SuiteError as error:
-        config.stash[NOTES].append(f"nothing recorded: {error}")
+        notes.append(f"failed: {error}")
         session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
 
 
-def _record(config: pytest.Config, exitstatus: int) -> list[str]:
-    setup, found = config.stash[SETUP], config.stash[RECORDED]
-    records = movement.complete(found, setup, green=exitstatus == 0)
-    return [f"recorded {baselines.record(FOLDER / 'measured', each)}" for each in records]
+def _verdicts(config: pytest.Config) -> list[dict[str, Any]]:
+    """Every verdict of the run, from the tests' reports, whichever process they ran in."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    stats = reporter.stats.values() if reporter is not None else ()
+    reports = [each for group in stats for each in group if hasattr(each, "user_properties")]
+    return [value for each in reports for name, value in each.user_properties if name == report.VERDICT]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    reports = [each for group in terminalreporter.stats.values() for each in group if hasattr(each, "user_properties")]
-    verdicts = [value for each in reports for name, value in each.user_properties if name == report.VERDICT]
-    notes: list[str] = config.stash[NOTES]
-    sections = report.sections(verdicts, config.stash[SETUP], notes)
+    notes = config.stash[NOTES]
+    sections = report.sections(_verdicts(config), config.stash[SETUP], notes)
     for title, lines in sections.items():
         terminalreporter.section(title)
         for line in lines:

@@ -3,6 +3,17 @@
 import pytest
 
 claim = pytest.mark.claim
+PRINTED = (
+    "nonfinite_share",
+    "kl_mean",
+    "kl_p99",
+    "agreement",
+    "cls_cosine_mean",
+    "cls_cosine_min",
+    "cls_relative_l2",
+    "cls_bar_share",
+    "sts_spearman",
+)
 
 
 @claim("fnet/fp16-kl", "fnet/fp16-kl-any-inputs")
@@ -56,6 +67,12 @@ def test_fp8_agreement_is_low(fnet, case, expect):
 def test_half_of_the_kl_is_output_dense(fnet, case, expect):
     """Leaving `output.dense` in fp16 takes about half of FP8's KL away."""
     expect(fnet.figures(case)["kl_ratio"])
+
+
+@pytest.mark.every_case("fnet")
+def test_quality_is_as_printed(fnet, case, as_documented):
+    """Every printed quality figure, which the study found equal across GPUs and TensorRT versions."""
+    as_documented({name: each for name, each in fnet.figures(case).items() if name in PRINTED})
 
 
 @claim("fnet/prompt-cosine")

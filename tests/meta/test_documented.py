@@ -519,6 +519,7 @@ def broken_by_the_print(claim: Claim) -> list[str]:
 # Claims that the studies state in words, or that no printed figure of their cases bears on.
 IN_WORDS = {
     "fnet/fp32-is-the-reference",
+    "fnet/same-engine-twice",
     "fnet/fp16-finite-at-256-and-128",
     "fnet/fp16-hs-finite-at-512",
     "fnet/fp16-dft32-finite-at-512",

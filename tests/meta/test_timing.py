@@ -547,7 +547,9 @@ def test_unknown_state_is_noted_and_no_problem(monkeypatch):
 )
 def test_run_that_cannot_time_says_so(workers, has_benchmark, benchmark_disabled, reason):
     """C22: -n 2, -n 1, -p no:benchmark and --benchmark-disable are "not timed"; -n 0 is timed."""
-    said = timing.not_timed_reason(workers=workers, has_benchmark=has_benchmark, benchmark_disabled=benchmark_disabled)
+    said = timing.not_timed_reason(
+        on_gpu=True, workers=workers, has_benchmark=has_benchmark, benchmark_disabled=benchmark_disabled
+    )
     assert (said is None) == (reason is None)
     if reason is not None:
         assert said.startswith("not timed: ")
