@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -50,6 +51,8 @@ def pytest_configure(config: pytest.Config) -> None:
     except SuiteError as error:
         raise pytest.UsageError(str(error)) from error
     workers = config.getoption("numprocesses", 0) or int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 0))
+    if option.record and workers:
+        raise pytest.UsageError("--record: a baseline is the work of one process; run without -n")
     config.stash[SETUP] = Setup(
         **vars(decision),
         cache=Cache(option.engine_cache or config.rootpath / ".engine-cache"),
@@ -80,7 +83,10 @@ def _progress(config: pytest.Config) -> Callable[[str], None]:
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
-    return report.header(config.stash[SETUP])
+    try:
+        return report.header(config.stash[SETUP])
+    except SuiteError as error:  # the engine's library is installed and does not load
+        raise pytest.UsageError(str(error)) from error
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -106,8 +112,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     groups: dict[str, int] = {}
     for item in items:
         params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-        case = cast(Case | None, params.get("case"))
-        if case is None:
+        case = params.get("case")
+        if not isinstance(case, Case):
             continue
         groups.setdefault(case.group, len(groups))
         for slug in IMPLIED:
@@ -134,6 +140,8 @@ def setup(request: pytest.FixtureRequest) -> Setup:
 def timed(setup: Setup) -> None:
     """For tests of speed: leaves them out, by name, where nothing is timed."""
     if setup.not_timed:
+        if setup.asked:
+            pytest.fail(setup.not_timed)  # a gate without times must not be green
         pytest.skip(f"left out: {setup.not_timed}")
 
 
@@ -141,10 +149,15 @@ def timed(setup: Setup) -> None:
 def expect(request: pytest.FixtureRequest, claim: Claim, case: Case) -> Callable[..., None]:
     """Holds a measurement against the test's claim: reports the verdict, and fails unless the claim holds.
 
-    `longer`, if given, measures again with more rounds where the first interval straddles a limit.
+    `longer`, if given, measures again with more rounds where the first interval straddles a limit; `why` looks for the
+    cause of a verdict that does not hold.
     """
 
-    def check(measured: Measurement, longer: Callable[[], Measurement] | None = None) -> None:
+    def check(
+        measured: Measurement,
+        longer: Callable[[], Measurement] | None = None,
+        why: Callable[[], str] | None = None,
+    ) -> None:
         if longer is not None and measured.judged(claim.limits, Outcome.FLIPPED) is Outcome.INCONCLUSIVE:
             measured = longer()
         verdict = Verdict(
@@ -161,6 +174,8 @@ def expect(request: pytest.FixtureRequest, claim: Claim, case: Case) -> Callable
             outcome=measured.judged(claim.limits, Outcome.FLIPPED),
             note="; ".join(measured.problems),
         )
+        if why is not None and verdict.outcome is not Outcome.HOLDS:
+            verdict = replace(verdict, note=why())
         request.node.user_properties.append((report.VERDICT, verdict.as_record()))
         verdict.check()
 
@@ -178,6 +193,8 @@ def as_documented(
 
     def check(found: Mapping[str, Measurement]) -> None:
         verdicts = movement.against_print(case, found, setup)
+        if not verdicts:
+            pytest.skip(f"left out: the study prints none of {', '.join(found)} for {case} here")
         request.node.user_properties.extend((report.VERDICT, verdict.as_record()) for verdict in verdicts)
         moved = [verdict.message() for verdict in verdicts if verdict.outcome is not Outcome.HOLDS]
         assert not moved, "\n".join(moved)
@@ -248,7 +265,8 @@ def _verdicts(config: pytest.Config) -> list[dict[str, Any]]:
     """Every verdict of the run, from the tests' reports, whichever process they ran in."""
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     stats = reporter.stats.values() if reporter is not None else ()
-    reports = [each for group in stats for each in group if hasattr(each, "user_properties")]
+    # A test's properties are in the reports of its setup and teardown too.
+    reports = [each for group in stats for each in group if getattr(each, "when", None) == "call"]
     return [value for each in reports for name, value in each.user_properties if name == report.VERDICT]
 
 

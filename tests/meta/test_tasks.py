@@ -261,9 +261,9 @@ def test_quality_of_the_reference_itself(inputs):
     found = figures.of_quality(quality(inputs, outputs(LOGITS), sentence_pairs(ANGLES)))
     assert {name: measured.value for name, measured in found.items()} == pytest.approx(
         {"kl_mean": 0, "kl_p99": 0, "agreement": 1, "cls_cosine_mean": 1, "cls_cosine_min": 1, "cls_relative_l2": 0}
-        | {"sts_spearman": 1, "sts_spearman_loss": 0, "cls_bar_share": 1}
+        | {"collapsed_share": 0, "sts_spearman": 1, "sts_spearman_loss": 0, "cls_bar_share": 1}
     )
-    assert {name: measured.samples for name, measured in found.items()} == dict.fromkeys(list(found)[:6], 8) | {
+    assert {name: measured.samples for name, measured in found.items()} == dict.fromkeys(list(found)[:7], 8) | {
         "sts_spearman": 4,
         "sts_spearman_loss": 4,
         "cls_bar_share": 8,

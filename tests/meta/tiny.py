@@ -23,6 +23,8 @@ from fixtures.fnet import weights
 from fixtures.fnet.recipe import quantized_layers, recipe
 from fixtures.graphs import Array, Graph
 
+torch.set_num_threads(1)  # threads of so small a product only wait for each other
+
 LAYERS, HIDDEN, INNER, WORDS, POSITIONS = 2, 32, 64, 200, 128
 BOTH = tuple(f"encoder.layer.{index}.{kind}.dense" for index in range(LAYERS) for kind in ("intermediate", "output"))
 CONFIG = {

@@ -1,0 +1,199 @@
+"""Whole runs of the suite, as its users start them, in processes of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+AT_MOST_S = 120  # where a run hangs
+
+# pytest several times in one process, since its imports take longer than what these runs do. The first run's seconds
+# are of the whole process; they are the CPU's, so that other work on the machine is not in them.
+SCRIPT = """
+import json, sys, time, pytest
+for arguments in json.loads(sys.argv[1]):
+    code = int(pytest.main(arguments))
+    print(f"\\n== exit {code} after {time.process_time():.2f} s", flush=True)
+"""
+END = re.compile(r"\n== exit (\d+) after ([\d.]+) s\n")
+
+# A study's tests in miniature: claims that flip, are not finite and hold, a figure that moved, one that is as printed,
+# one that is printed for another machine, and a test of speed.
+MADE_UP = """
+import pytest
+from fixtures import report
+from fixtures.cases import studies
+from fixtures.movement import UNMOVED
+from fixtures.verdicts import Measurement, Outcome, Verdict, band
+
+claim = pytest.mark.claim
+printed = pytest.mark.parametrize("case", [studies()["fnet"].case("base-512-b1-fp8")], ids=str)
+
+@claim("fnet/fp16-not-finite-at-512")
+def test_known_issue(case, expect):
+    expect(Measurement(0.25 if case.model == "base" else 1.0, 8, exact=True))
+
+@claim("fnet/fp16-hs-finite-at-512")
+def test_cure(case, expect):
+    expect(Measurement(float("nan"), 8, exact=True))
+
+@claim("fnet/dft-fits-fp16-at-256")
+def test_cause(case, expect):
+    expect(Measurement(55_233, 8, exact=True))
+
+def test_figure(request):
+    moved = Verdict(
+        UNMOVED, "a-case", "latency", "ms", 2.0, None, band(1.0, 0.03, 0, "made up"), None, "1 ms", 9, Outcome.MOVED
+    )
+    request.node.user_properties.append((report.VERDICT, moved.as_record()))
+
+@printed
+def test_as_printed(case, as_documented):
+    as_documented({"agreement": Measurement(0.94, 8, exact=True), "latency": Measurement(9.9, 9, exact=True)})
+
+@printed
+def test_printed_elsewhere(case, as_documented):
+    as_documented({"latency": Measurement(9.9, 9, exact=True)})
+
+@pytest.mark.usefixtures("timed")
+def test_speed():
+    raise AssertionError("ran")
+"""
+
+# What may not pass where a GPU was asked for: a test without a verdict, one without times, one without a baseline.
+GATED = """
+import pytest
+from fixtures.baselines import Inputs, Origin
+from fixtures.cases import studies
+from fixtures.movement import CaseFigures
+
+case = pytest.mark.parametrize("case", [studies()["fnet"].case("base-512-b1-fp8")], ids=str)
+
+@case
+def test_without_verdict(case):
+    pass
+
+@case
+@pytest.mark.usefixtures("timed")
+def test_without_times(case):
+    pass
+
+@case
+def test_without_baseline(case, unmoved):
+    unmoved(CaseFigures(case.id, "0" * 64, Inputs({"base": Origin("made up", "0" * 64)}, {}), {}))
+"""
+
+# A plugin that makes a machine with an H200 or, for `-m b200`, a B200 and a TensorRT package that cannot be imported.
+# It stays for the rest of its process.
+MACHINE = """
+import pytest
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config):
+    import conftest
+    from tests.meta.setups import B200, H200
+
+    study = config.option.markexpr == "b200"
+    conftest.probe = lambda: B200 if study else H200
+    conftest.has_tensorrt = lambda: study
+"""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """One run: its exit code, all that it printed, and the CPU seconds of its process until then."""
+
+    code: int
+    output: str
+    seconds: float
+
+
+class Process:
+    """pytest with each of some lists of arguments in turn, from the repository's root; started at once."""
+
+    def __init__(self, runs: Mapping[str, list[str]], log: Path, **variables: str) -> None:
+        self._names, self._log = list(runs), log
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+        environment |= {"CUDA_VISIBLE_DEVICES": "", "PYTHONDONTWRITEBYTECODE": "1"} | variables
+        arguments = [["-p", "no:cacheprovider", *run] for run in runs.values()]
+        with log.open("w") as output:  # a pipe that nobody reads yet would fill up
+            self._process = subprocess.Popen(
+                [sys.executable, "-u", "-c", SCRIPT, json.dumps(arguments)],
+                cwd=ROOT,
+                env=environment,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+
+    @cached_property
+    def ended(self) -> dict[str, Ended]:
+        """Every run by its name, once the last one is done."""
+        self._process.wait(AT_MOST_S)
+        parts = END.split(self._log.read_text())
+        runs = zip(self._names, parts[:-1:3], parts[1::3], parts[2::3], strict=True)
+        return {name: Ended(int(code), output, float(seconds)) for name, output, code, seconds in runs}
+
+    def kill(self) -> None:
+        """End it if it still runs."""
+        self._process.kill()
+        self._process.wait()
+
+
+class Runs:
+    """The runs that test_suite.py looks at. `folder` holds what they are given: a checkpoint without weights, an empty
+    hub cache, and an engine cache that is not there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.engine_cache = folder / "engine-cache"
+        weightless, made_up = folder / "without-weights", folder / "test_made_up.py"
+        weightless.mkdir()
+        (weightless / "config.json").write_text('{"model_type": "fnet"}')
+        made_up.write_text(MADE_UP)
+        gated = folder / "test_gated.py"
+        gated.write_text(GATED)
+        (folder / "machine.py").write_text(MACHINE)
+        one_case = ["tests/fnet/test_recipe.py", "-k", "outlier and base-512", "--engine-cache", str(self.engine_cache)]
+        one_by_one = {
+            "gate": ["-m", "b200"],
+            "unknown engine": ["--engine", "magic"],
+            "unknown device": ["--device", "tpu"],
+            "unknown folder": ["--checkpoints", "/no/such/folder"],
+            "unknown data": ["--datasets", "synthetic"],
+            "samples": ["--samples", "x"],
+            "record side by side": ["--record", "-n", "2"],
+            "collect": ["--collect-only", "-q"],
+            "collect meta": ["--collect-only", "-q", "tests/meta", "--ignore-glob", "*/test_[!c]*"],
+            "no weights": [*one_case, "--checkpoints", str(weightless)],
+            "offline": [*one_case, "--checkpoints", "hub"],
+        }
+        as_here = ["-c", str(ROOT / "pyproject.toml"), "--rootdir", str(ROOT), "-p", "conftest"]
+        on_h200 = [*as_here, "-p", "machine", str(gated), "-m", "h200", "-k"]
+        one_by_one |= {
+            "gate without verdict": [*on_h200, "without_verdict"],
+            "gate without times": [*on_h200, "without_times", "--benchmark-disable"],
+            "gate without baseline": [*on_h200, "without_baseline"],
+            "gate with a broken TensorRT": [*as_here, "-p", "machine", str(gated), "-m", "b200"],
+        }
+        hub = ["--checkpoints", "hub", "--datasets", "hub"]
+        side_by_side = {"side by side": [*as_here, "-n", "2", *hub, str(made_up)]}
+        offline = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(folder / "hub"), "PYTHONPATH": str(folder)}
+        self._processes = (
+            Process(one_by_one, folder / "one-by-one.log", **offline),
+            Process(side_by_side, folder / "side-by-side.log"),
+        )
+
+    def __getitem__(self, name: str) -> Ended:
+        return {name: run for process in self._processes for name, run in process.ended.items()}[name]
+
+    def kill(self) -> None:
+        """End what still runs."""
+        for process in self._processes:
+            process.kill()

@@ -1,0 +1,297 @@
+"""Whether figures moved, against a baseline and against the study's print, and what becomes a baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from math import nan
+from pathlib import Path
+from typing import Any
+
+import onnxruntime
+import pytest
+
+from fixtures import baselines, movement
+from fixtures.baselines import Choice, Figure, Inputs, Measured, Origin
+from fixtures.cases import Case, studies
+from fixtures.conclusions import conclusions
+from fixtures.documented import documented
+from fixtures.engines.base import Runtime
+from fixtures.errors import InputError
+from fixtures.gpus import Probe
+from fixtures.movement import CaseFigures, against_print, as_figures, compare, complete, environment, printed_for
+from fixtures.setup import Setup
+from fixtures.verdicts import Measurement
+from tests.meta.setups import B200, B300, H200, NONE, made
+from tests.meta.tiny import one_line
+
+FP8 = Case("fnet", "base", 512, 1, "fp8")
+FIGURES = {
+    "agreement": Figure(0.94, "share", 300),
+    "cls_cosine_mean": Figure(0.997, "", 300),
+    "fp8_gemms": Figure(24, "count", 1),
+    "kl_mean": Figure(0.01, "nats", 300),
+}
+
+
+def sha(text: str) -> str:
+    return (text * 64)[:64]
+
+
+def inputs(model: str = "base", window: int = 512) -> Inputs:
+    return Inputs({model: Origin("made up", sha("a"))}, {f"{model}-{window}": Origin("made up", sha("b"))})
+
+
+def case_figures(case: str = FP8.id, figures: Mapping[str, Figure] = FIGURES, of: Inputs | None = None) -> CaseFigures:
+    return CaseFigures(case, sha("c"), of or inputs(), figures)
+
+
+def measured(setup: Setup) -> Measured:
+    (found,) = complete(whole_run("fnet"), setup, green=True)
+    return found
+
+
+def whole_run(study: str) -> list[tuple[str, CaseFigures]]:
+    """What a CPU run of a study keeps for recording."""
+    return [
+        (study, case_figures(case.id, of=inputs(case.model, case.window or 0))) for case in studies()[study].cpu_cases
+    ]
+
+
+@pytest.fixture
+def choice(tmp_path) -> Choice:
+    """A baseline of FIGURES for every case."""
+    return Choice(measured(made(tmp_path)), "onnxruntime 1.31.1 on cpu")
+
+
+# ---- against a baseline
+
+
+def outcomes(choice: Choice, **changed: float) -> dict[str, str]:
+    """Each figure's outcome, with those of `changed` in place of what was recorded."""
+    figures = {name: replace(FIGURES[name], value=changed.get(name, FIGURES[name].value)) for name in FIGURES}
+    return {verdict.figure: verdict.outcome.value for verdict in compare(choice, case_figures(figures=figures))}
+
+
+def test_same_figures_hold(choice):
+    """Every figure is compared, and one that did not move holds."""
+    assert outcomes(choice) == dict.fromkeys(FIGURES, "holds")
+
+
+@pytest.mark.parametrize(
+    ("figure", "inside", "outside"),
+    [
+        ("kl_mean", (0.0091, 0.0109), (0.0089, 0.0111)),  # a tenth of it
+        ("agreement", (0.9351, 0.9449), (0.9349, 0.9451)),  # 0.005
+        ("fp8_gemms", (24.0, 24.0), (23, 25)),  # a count
+    ],
+)
+def test_moved_either_way_is_red(choice, figure, inside, outside):
+    """C03: inside its tolerance a figure holds, beyond it has moved, be it worse or better, and the rest hold."""
+    for value in inside:
+        assert outcomes(choice, **{figure: value}) == dict.fromkeys(FIGURES, "holds")
+    for value in outside:
+        assert outcomes(choice, **{figure: value}) == dict.fromkeys(FIGURES, "holds") | {figure: "moved"}
+
+
+@pytest.mark.parametrize("bad", [nan, float("inf")])
+def test_figure_that_is_not_finite_is_invalid(choice, bad):
+    """C23: NaN is within no tolerance."""
+    assert outcomes(choice, kl_mean=bad)["kl_mean"] == "invalid"
+
+
+def test_verdict_says_what_it_was(choice):
+    """The message has the recorded value and where it is from."""
+    (verdict,) = (each for each in compare(choice, case_figures()) if each.figure == "cls_cosine_mean")
+    assert (verdict.baseline, verdict.case) == ("0.997 (onnxruntime 1.31.1 on cpu)", FP8.id)
+    assert "0.01 nats (onnxruntime 1.31.1 on cpu)" in compare(choice, case_figures())[-1].message()
+
+
+FEWER = {name: figure for name, figure in FIGURES.items() if name != "kl_mean"}
+UNLIKE = {
+    "case renamed": (case_figures("base_512-b1-fp8"), ("base_512-b1-fp8 is not in the baseline", FP8.id, "--record")),
+    "figure gone": (case_figures(figures=FEWER), (FP8.id, "kl_mean", "not in both", "--record")),
+    "figure new": (
+        case_figures(figures=FIGURES | {"kl_p99": Figure(0.1, "nats", 300)}),
+        (FP8.id, "kl_p99", "not in both", "--record"),
+    ),
+    "another unit": (
+        case_figures(figures=FIGURES | {"kl_mean": Figure(0.01, "bits", 300)}),
+        (FP8.id, "kl_mean is recorded in 'nats' and is in 'bits' here", "--record"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("found", "words"), UNLIKE.values(), ids=UNLIKE)
+def test_what_cannot_be_compared_is_an_error(choice, found, words):
+    """C21: what only one side has is named and is no pass, nor is a number in another unit."""
+    with one_line(InputError, *words):
+        compare(choice, found)
+
+
+# ---- against the print
+
+
+def on(folder: Path, monkeypatch: pytest.MonkeyPatch, found: Probe = NONE, release: str = "") -> Setup:
+    """A run on the study's inputs, on a CPU or with TensorRT of this release on a GPU."""
+    monkeypatch.setattr(movement, "runtime", lambda engine, device: Runtime(engine, f"{release}.0.1", device))
+    return made(folder, found, tensorrt=True, checkpoints="hub", datasets="hub")
+
+
+PRINTED = [
+    # GPU and TensorRT, case, what is printed there; None: a figure that this run has no print of
+    (NONE, "", FP8, {"kl_mean": "0.0095 nats", "agreement": "93.99%", "latency": None, "plan_size": None}),
+    (NONE, "", FP8.at("fp32"), {}),
+    (B200, "11.4", FP8, {"latency": "0.715 ms", "speedup": "1.05x", "plan_size": "108.0 MiB", "agreement": "93.99%"}),
+    (B200, "11.1", FP8, {"latency": "0.714 ms", "kl_mean": "0.0097 nats", "kl_p99": "0.064 nats", "plan_size": None}),
+    (B200, "11.5", FP8, {"latency": None, "speedup": None, "plan_size": None, "agreement": "93.99%"}),
+    (B300, "11.4", FP8, {"latency": "0.652 ms", "agreement": "94.14%", "cls_bar_share": "0/400", "plan_size": None}),
+    (B300, "11.1", FP8, {"latency": None, "agreement": "93.99%"}),
+    (H200, "11.4", FP8, {"latency": None, "agreement": "93.99%"}),
+    # its speed-up has an erratum, on this GPU alone
+    (B200, "11.4", Case("fnet", "large", 512, 8, "fp8"), {"latency": "6.177 ms", "speedup": None}),
+    (B300, "11.4", Case("fnet", "large", 512, 8, "fp8"), {"latency": "5.898 ms", "speedup": "1.06x"}),
+]
+
+
+@pytest.mark.parametrize(
+    ("found", "release", "case", "expected"),
+    PRINTED,
+    ids=[f"{found.gpus[0].slug if found.gpus else 'cpu'}-{release}-{case}" for found, release, case, _ in PRINTED],
+)
+def test_which_print_a_run_is_held_against(monkeypatch, tmp_path, found, release, case, expected):
+    """Times and sizes of this very GPU and version or none; quality of the main run where there is no own print; and
+    never a figure that contradicts others."""
+    printed = printed_for(case, on(tmp_path, monkeypatch, found, release))
+    assert {name: printed[name].text if name in printed else None for name in expected} == expected
+    if not expected:
+        assert printed == {}
+
+
+def test_times_of_another_engine_are_not_the_prints(monkeypatch, tmp_path):
+    """The control on a B200 is not TensorRT, so that no printed time is its own; quality is."""
+    monkeypatch.setattr(movement, "runtime", lambda engine, device: Runtime(engine, "11.4.0", device))
+    control = made(tmp_path, B200, tensorrt=True, engine="onnxruntime")
+    assert not {"latency", "speedup", "plan_size"} & printed_for(FP8, control).keys()
+    assert "agreement" in printed_for(FP8, control)
+
+
+def test_every_gpu_of_the_print_is_a_known_part():
+    """C39: the names that a study prints are those that the table of GPUs gives."""
+    printed_on = {key.gpu for key, _ in documented("fnet") if key.gpu}
+    assert printed_on == {found.gpus[0].slug.upper() for found in (B200, B300)}
+
+
+def judged(setup: Setup, **values: float | Measurement) -> dict[str, str]:
+    """Outcomes against the print of base FP8 at 512."""
+    found = {
+        name: value if isinstance(value, Measurement) else Measurement(value, 300, exact=True)
+        for name, value in values.items()
+    }
+    return {verdict.figure: verdict.outcome.value for verdict in against_print(FP8, found, setup)}
+
+
+@pytest.mark.parametrize(
+    ("figure", "inside", "outside"),
+    [
+        ("agreement", (0.9350, 0.9448), (0.9348, 0.9450)),  # 93.99%, 0.005
+        ("kl_mean", (0.0086, 0.0104), (0.0085, 0.0105)),  # 0.0095, a tenth
+        ("cls_bar_share", (0.0, 0.05), (0.051,)),  # 0/400, 0.05
+    ],
+)
+def test_one_tolerance_beyond_the_print_is_moved(monkeypatch, tmp_path, figure, inside, outside):
+    """The print is a value with the figure's tolerance around it, either way."""
+    setup = on(tmp_path, monkeypatch)
+    assert [judged(setup, **{figure: value})[figure] for value in inside] == ["holds"] * len(inside)
+    assert [judged(setup, **{figure: value})[figure] for value in outside] == ["moved"] * len(outside)
+
+
+def test_figure_without_a_print_is_left_out(monkeypatch, tmp_path):
+    """What the study does not print of this run is no verdict, whatever its value; the rest is."""
+    assert judged(on(tmp_path, monkeypatch), latency=99.0, fp8_gemms=24, agreement=0.94) == {"agreement": "holds"}
+
+
+def test_what_is_unsound_is_invalid_and_says_why(monkeypatch, tmp_path):
+    """C23: NaN never passes, and a throttled figure is neither moved nor sound."""
+    setup = on(tmp_path, monkeypatch, B200, "11.4")
+    throttled = Measurement(0.715, 9, exact=True, problems=("throttled", "another process"))
+    assert judged(setup, agreement=nan, latency=throttled) == {"agreement": "invalid", "latency": "invalid"}
+    (verdict,) = against_print(FP8, {"latency": throttled}, setup)
+    assert (verdict.note, verdict.documented) == ("throttled; another process", "0.715 ms")
+
+
+# ---- what becomes a baseline
+
+
+def test_whole_green_run_is_recorded(tmp_path):
+    """Every case with its graph, the inputs of all of them, and versions; and it can be written and read back."""
+    found = measured(made(tmp_path / "cache"))
+    assert found.figures.keys() == found.graphs.keys() == {case.id for case in studies()["fnet"].cpu_cases}
+    assert (found.study, found.engine, found.device) == ("fnet", "onnxruntime", "cpu")
+    assert found.version == onnxruntime.__version__
+    assert found.inputs.checkpoints.keys() == {"base", "large"}
+    assert found.inputs.encoded.keys() == {"base-512", "base-256", "base-128", "large-512", "large-256"}
+    assert baselines.read(baselines.record(tmp_path, found)) == (found,)
+
+
+def test_each_study_has_its_own_record(tmp_path):
+    """Two studies in one run are two records."""
+    found = complete(both_studies(), made(tmp_path), green=True)
+    assert [each.study for each in found] == ["fnet", "mnasnet"]
+
+
+def both_studies() -> list[tuple[str, CaseFigures]]:
+    return [*whole_run("fnet"), *whole_run("mnasnet")]
+
+
+def without(found: Iterable[tuple[str, CaseFigures]], id: str) -> list[tuple[str, CaseFigures]]:
+    return [(study, each) for study, each in found if each.case != id]
+
+
+REFUSED: dict[str, tuple[Any, ...]] = {
+    "red": (whole_run("fnet"), False, ("a test failed", "without failures")),
+    "nothing measured": ([], True, ("no case was measured",)),
+    "partial": (without(whole_run("fnet"), FP8.id), True, (f"{FP8.id} did not run", "without -k or -m")),
+    "partial second study": (
+        without(both_studies(), "mnasnet_100-b1-fp16"),
+        True,
+        ("mnasnet_100-b1-fp16 did not run",),
+    ),
+}
+
+
+@pytest.mark.parametrize(("found", "green", "words"), REFUSED.values(), ids=REFUSED)
+def test_not_recorded(tmp_path, found, green, words):
+    """C21: a baseline of a part, or of a run with a failure, would hide what it left out; the line says which."""
+    with one_line(InputError, *words):
+        complete(found, made(tmp_path), green)
+
+
+def test_gpu_run_has_more_cases(monkeypatch, tmp_path):
+    """The cases of a CPU run are not all of a GPU's."""
+    with one_line(InputError, "large-512-b8-fp8", "did not run"):
+        complete(whole_run("fnet"), on(tmp_path, monkeypatch, H200, "11.4"), green=True)
+
+
+def test_figures_have_the_units_of_the_claims():
+    """What is recorded and what is claimed is one number; a figure without a unit there cannot be recorded."""
+    found = as_figures({"kl_mean": Measurement(0.01, 8), "agreement": Measurement(0.9, 8)})
+    assert found == {"kl_mean": Figure(0.01, "nats", 8), "agreement": Figure(0.9, "share", 8)}
+    assert {name: figure.unit for name, figure in found.items()}.items() <= conclusions().units.items()
+    with pytest.raises(KeyError):
+        as_figures({"undeclared": Measurement(1.0, 8)})
+
+
+def test_environment(monkeypatch, tmp_path):
+    """What computes, at its version; a package that is not installed is left out and not "none"."""
+    monkeypatch.setattr(movement, "PACKAGES", ("torch", "no-such-package"))
+    found = environment(made(tmp_path))
+    assert found["onnxruntime"] == onnxruntime.__version__
+    assert found.keys() == {"python", "machine", "torch", "onnxruntime"}
+
+
+def test_loaded_version_goes_before_the_package_metadata(monkeypatch, tmp_path):
+    """C10: the engine's version is that of the library in the process."""
+    monkeypatch.setattr(movement, "PACKAGES", ("onnxruntime",))
+    monkeypatch.setattr(movement, "runtime", lambda *_: Runtime("onnxruntime", "9.9", "cpu"))
+    assert environment(made(tmp_path))["onnxruntime"] == "9.9"

@@ -1,0 +1,183 @@
+"""What a person reads of a run: one line a claim, by its worst case, every figure that moved, and what was compared."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import nan
+from typing import Any
+
+import pytest
+
+from fixtures import report
+from fixtures.movement import AS_PRINTED, UNMOVED
+from fixtures.verdicts import Limits, Outcome, Verdict
+from tests.meta.setups import B200, made
+
+HOLDS = Verdict(
+    claim="made/up",
+    case="base-512-b1-fp8",
+    figure="agreement",
+    unit="share",
+    measured=0.95,
+    interval=None,
+    limits=Limits(0.9, 0.99, "made up"),
+    documented="94%",
+    baseline=None,
+    samples=8,
+    outcome=Outcome.HOLDS,
+)
+
+
+def record(outcome: Outcome = Outcome.HOLDS, **changes: Any) -> dict[str, Any]:
+    return replace(HOLDS, outcome=outcome, **changes).as_record()
+
+
+def cells(*records: dict[str, Any]) -> list[list[str]]:
+    """The table's rows under its head, cell by cell."""
+    return [line.split("  ") for line in compact(report.table(records))[1:]]
+
+
+def compact(lines: list[str]) -> list[str]:
+    """Columns apart by two blanks, however wide they are."""
+    return ["  ".join(cell.strip() for cell in line.split("  ") if cell.strip()) for line in lines]
+
+
+@pytest.fixture
+def setup(tmp_path):
+    return made(tmp_path)
+
+
+# ---- the table of claims
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "worst"),
+    [
+        ("holds holds", "holds"),
+        ("holds inconclusive holds", "inconclusive"),
+        ("inconclusive invalid", "invalid"),
+        ("invalid moved", "moved"),
+        ("holds moved inconclusive invalid flipped", "flipped"),
+        ("flipped holds", "flipped"),
+    ],
+)
+def test_worst_case_decides(outcomes, worst):
+    """One flipped case makes the claim flipped, wherever it comes and whatever the others say."""
+    (row,) = cells(*(record(Outcome(outcome)) for outcome in outcomes.split()))
+    assert row[-1] == worst
+
+
+def test_a_claim_is_one_line():
+    """Its print, the span of its cases and the smallest of their margins, in the order in which claims came."""
+    values = [record(), record(measured=0.97), record(claim="made/second"), record(measured=0.92)]
+    assert compact(report.table(values)) == [
+        "claim  documented  measured  margin  verdict",
+        "made/up  94%  0.92 to 0.97  +0.02  holds",
+        "made/second  94%  0.95  +0.04  holds",
+    ]
+
+
+def test_margin_outside_is_negative():
+    """How far a flipped claim is from holding."""
+    (row,) = cells(record(), record(Outcome.FLIPPED, measured=0.85))
+    assert row[3] == "-0.05"
+
+
+@pytest.mark.parametrize(("unit", "shown"), [("ms", "0.95 ms"), ("", "0.95"), ("share", "0.95"), ("count", "0.95")])
+def test_unit_is_shown(unit, shown):
+    """A number that needs a unit has one."""
+    assert cells(record(unit=unit))[0][2] == shown
+
+
+@pytest.mark.parametrize("bad", [nan, float("inf")])
+def test_measured_that_is_not_finite_is_shown(bad):
+    """C23: one such case of two is what the line says, and it is neither left out of the span nor a crash."""
+    (row,) = cells(record(), record(Outcome.INVALID, measured=bad))
+    assert row[2:] == ["not finite", "none", "invalid"]
+
+
+def test_nothing_measured_is_shown():
+    """Where nothing could be compared there is no margin, and still a line."""
+    (row,) = cells(record(Outcome.INVALID, measured=None, limits=None))
+    assert row[3:] == ["none", "invalid"]
+
+
+def test_columns_stand_under_their_heads():
+    """Long texts are cut, and the verdict stays in its column."""
+    texts = ["94%", "x" * 46, "x" * 47 + " and so on"]
+    lines = report.table(record(claim=f"made/{'long' * index}", documented=text) for index, text in enumerate(texts, 1))
+    column = lines[0].index("verdict")
+    assert [line[column:] for line in lines[1:]] == ["holds"] * 3
+    assert [row[1] for row in (line.split() for line in lines[1:])] == ["94%", "x" * 46, "x" * 45 + "…"]
+
+
+# ---- the sections of the summary
+
+
+def figure(outcome: Outcome, claim: str = UNMOVED, **changes: Any) -> dict[str, Any]:
+    baseline = "0.951 share (onnxruntime 1.31.1 on cpu)" if claim == UNMOVED else None
+    return record(outcome, claim=claim, **{"baseline": baseline, "documented": "93.99%"} | changes)
+
+
+def test_moved_figures_are_listed(setup):
+    """Each with what it is and what it was, be that recorded or printed; those that hold are counted alone."""
+    found = report.sections(
+        [
+            figure(Outcome.HOLDS),
+            figure(Outcome.MOVED, measured=0.8765432),
+            figure(Outcome.MOVED, AS_PRINTED, unit="", measured=0.5),
+            figure(Outcome.INVALID, measured=nan),
+        ],
+        setup,
+        [],
+    )
+    assert found == {
+        "baseline": [
+            "4 figures compared, 3 outside their tolerance",
+            "base-512-b1-fp8: agreement 0.876543 share, was 0.951 share (onnxruntime 1.31.1 on cpu)",
+            "base-512-b1-fp8: agreement 0.5, the study prints 93.99%",
+            "base-512-b1-fp8: agreement not finite, was 0.951 share (onnxruntime 1.31.1 on cpu)",
+        ]
+    }
+
+
+def test_claims_and_figures_are_apart(setup):
+    """A figure is no claim, and a run of claims alone says that no figure was compared."""
+    found = report.sections([record(), figure(Outcome.HOLDS), figure(Outcome.HOLDS, AS_PRINTED)], setup, [])
+    assert len(found["claims"]) == 2
+    assert found["baseline"] == ["2 figures compared, 0 outside their tolerance"]
+    assert report.sections([record()], setup, [])["baseline"] == ["0 figures compared, 0 outside their tolerance"]
+
+
+def test_nothing_to_say_is_no_section(setup):
+    """A run without verdicts, inference or recording ends as pytest ends it."""
+    assert report.sections([], setup, []) == {}
+
+
+def test_cost_and_record(setup):
+    """Seconds a row where something ran, and what became of recording."""
+    setup.stopwatch.seconds["reference"], setup.stopwatch.rows["reference"] = 2.0, 4
+    found = report.sections([], setup, ["recorded cpu/fnet.json"])
+    assert found["record"] == ["recorded cpu/fnet.json"]
+    assert found["cost"][0] == "reference: 0.500 s a row, 4 rows"
+
+
+# ---- the header
+
+
+def test_header(setup):
+    """Engine, device, checkpoints, data, samples, cache and versions, each with the reason where it was chosen."""
+    engine, inputs, cache, versions = report.header(setup)
+    assert engine == "engine: onnxruntime (no TensorRT with a GPU), device: cpu (no CUDA GPU)"
+    assert inputs.startswith(
+        "checkpoints: synthetic (default without a GPU), datasets: embedded (default without a GPU), samples: few"
+    )
+    assert cache == f"cache: {setup.cache.folder}"
+    assert {name.split()[0] for name in versions.removeprefix("versions: ").split(", ")} >= {"python", "torch", "onnx"}
+
+
+def test_header_says_how_many_samples(monkeypatch, tmp_path):
+    """The study's own on a GPU, and any number that was asked for, with the option that did."""
+    monkeypatch.setattr(report, "environment", lambda _: {})
+    assert "samples: the study's (default" in report.header(made(tmp_path, B200, tensorrt=True))[1]
+    assert "samples: 40 (--samples)" in report.header(made(tmp_path, samples="40"))[1]

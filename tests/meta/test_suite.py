@@ -1,0 +1,149 @@
+"""The suite as its users run it, in processes of its own: what ends at once, what it collects, and what it prints."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+# ---- bad input ends at once
+
+
+def test_gate_without_its_gpu(runs):
+    """C37: `pytest -m b200` where there is none is a failure within 10 seconds that says so, not a row of skips."""
+    run = runs["gate"]
+    assert run.code == pytest.ExitCode.USAGE_ERROR
+    assert "ERROR: asked for B200, found none: " in run.output
+    assert run.seconds < 10
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("unknown engine", ("--engine", "invalid choice: 'magic'", "onnxruntime")),
+        ("unknown device", ("--device", "invalid choice: 'tpu'", "cuda")),
+        ("unknown folder", ("--checkpoints /no/such/folder: no such folder; give hub, synthetic or a folder",)),
+        ("unknown data", ("--datasets synthetic: no such folder; give hub, embedded or a folder",)),
+        ("samples", ("--samples x: give a whole number from 1 up",)),
+        ("record side by side", ("--record", "run without -n")),
+    ],
+)
+def test_bad_option(runs, name, words):
+    """One line names the option, what is wrong with it and the way out, before a test is collected."""
+    run = runs[name]
+    assert run.code == pytest.ExitCode.USAGE_ERROR
+    (line,) = (line for line in run.output.splitlines() if words[0] in line and "rror: " in line.lower())
+    assert [word for word in words if word not in line] == []
+    assert "Traceback" not in run.output
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("no weights", ("without-weights: it has no weights; bring model.safetensors",)),
+        ("offline", ("google/fnet-base", "HF_HUB_OFFLINE")),
+    ],
+)
+def test_inputs_that_are_not_there(runs, name, words):
+    """C34: a failure in one line, never other weights, and the cache is as it was."""
+    run = runs[name]
+    assert run.code == pytest.ExitCode.TESTS_FAILED
+    (line,) = (line for line in run.output.splitlines() if line.startswith("E ") and "InputError: " in line)
+    assert [word for word in words if word not in line] == []
+    assert not runs.engine_cache.exists()
+
+
+# ---- a gate that says nothing is not green
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("gate without verdict", "failed: asked for H200, but no case ran"),
+        ("gate without times", "Failed: not timed: benchmarks are off"),
+        ("gate without baseline", "Failed: no baseline: "),
+    ],
+)
+def test_gate_is_red(runs, name, words):
+    """C21, C22: on the GPU that was asked for, tests that compare nothing, time nothing or find no baseline fail."""
+    assert runs[name].code == pytest.ExitCode.TESTS_FAILED
+    assert words in runs[name].output
+
+
+def test_gate_with_a_broken_tensorrt(runs):
+    """C37: a package that is there and cannot be loaded is one line, not an internal error."""
+    run = runs["gate with a broken TensorRT"]
+    assert run.code == pytest.ExitCode.USAGE_ERROR
+    assert "ERROR: TensorRT is not installed" in run.output
+    assert "Traceback" not in run.output
+
+
+# ---- what is run
+
+
+def test_plain_run_is_of_the_studies(runs):
+    """The suite's own tests are not among them: they say nothing of a GPU."""
+    run = runs["collect"]
+    assert run.code == pytest.ExitCode.OK
+    assert "tests/fnet/test_numerics.py::test_fp16_is_not_finite_at_512[base-512-b1-fp16]" in run.output
+    assert "tests/meta" not in run.output
+
+
+def test_own_tests_run_when_named(runs):
+    """`pytest tests/meta` finds them, and no study's."""
+    run = runs["collect meta"]
+    assert run.code == pytest.ExitCode.OK
+    assert "tests/meta/test_cases.py::test_id_and_group" in run.output
+    assert "tests/fnet" not in run.output
+
+
+# ---- what is printed, from two processes at once
+
+
+def test_failure_shows_the_whole_verdict(runs):
+    """Claim, case and outcome, what was measured against what and why, and what to do next."""
+    run = runs["side by side"]
+    assert run.code == pytest.ExitCode.TESTS_FAILED
+    lines = run.output.splitlines()
+    start = lines.index("E           AssertionError: fnet/fp16-not-finite-at-512 [base-512-b1-fp16]: flipped")
+    block = [line.removeprefix("E").strip().split(maxsplit=1) for line in lines[start + 1 : start + 10]]
+    assert [name for name, _ in block] == [
+        "measured",
+        "interval",
+        "limits",
+        "margin",
+        "documented",
+        "baseline",
+        "samples",
+        "note",
+        "next",
+    ]
+    assert block[0][1] == "nonfinite_share = 0.25 share"
+
+
+def test_summary(runs):
+    """C22, C23: every claim once, by its worst case, and every figure counted once, whichever process it came from."""
+    output = runs["side by side"].output
+    rows = {line.split()[0]: line for line in output.splitlines() if line.startswith("fnet/")}
+    assert re.search(r"0.25 to 1 +-0.65 +flipped$", rows["fnet/fp16-not-finite-at-512"])
+    assert re.search(r"not finite +none +invalid$", rows["fnet/fp16-hs-finite-at-512"])
+    assert re.search(r"5.52e\+04 +\+1e\+04 +holds$", rows["fnet/dft-fits-fp16-at-256"])
+    assert "2 figures compared, 1 outside their tolerance\na-case: latency 2 ms, was 1 ms" in output
+    assert "3 failed, 6 passed, 2 skipped" in output
+
+
+def test_speed_is_not_timed_and_says_so(runs):
+    """C22: left out by name, and not passed."""
+    assert re.search(r"SKIPPED .*left out: not timed: ", runs["side by side"].output)
+
+
+def test_figure_that_is_printed_elsewhere_is_no_pass(runs):
+    """C21: a test whose figures this run has no print of is left out and says which."""
+    assert re.search(
+        r"SKIPPED .*left out: the study prints none of latency for base-512-b1-fp8", runs["side by side"].output
+    )
+
+
+def test_header(runs):
+    """What is compared stands above the results."""
+    assert "engine: onnxruntime (no TensorRT with a GPU), device: cpu (no CUDA GPU)" in runs["side by side"].output
