@@ -98,8 +98,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         ids = [case.id if once else f"{case.id}-{claim.id.partition('/')[2]}" for claim, case in pairs]
         metafunc.parametrize("claim, case", pairs, ids=ids)
     if marker := metafunc.definition.get_closest_marker("every_case"):
-        device = metafunc.config.stash[SETUP].device
-        metafunc.parametrize("case", studies()[marker.args[0]].cases_on(device), ids=str)
+        setup = metafunc.config.stash[SETUP]
+        metafunc.parametrize("case", studies()[marker.args[0]].cases_on(setup.device, setup.engine), ids=str)
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m selects

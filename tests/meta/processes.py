@@ -94,6 +94,7 @@ def test_without_baseline(case, unmoved):
 # A plugin that makes a machine with an H200 or, for `-m b200`, a B200 and a TensorRT package that cannot be imported.
 # It stays for the rest of its process.
 MACHINE = """
+import sys
 import pytest
 
 @pytest.hookimpl(tryfirst=True)
@@ -104,6 +105,7 @@ def pytest_configure(config):
     study = config.option.markexpr == "b200"
     conftest.probe = lambda: B200 if study else H200
     conftest.has_tensorrt = lambda: study
+    sys.modules["tensorrt"] = None
 """
 
 
@@ -136,7 +138,10 @@ class Process:
     @cached_property
     def ended(self) -> dict[str, Ended]:
         """Every run by its name, once the last one is done."""
-        self._process.wait(AT_MOST_S)
+        try:
+            self._process.wait(AT_MOST_S)
+        finally:
+            self.kill()
         parts = END.split(self._log.read_text())
         runs = zip(self._names, parts[:-1:3], parts[1::3], parts[2::3], strict=True)
         return {name: Ended(int(code), output, float(seconds)) for name, output, code, seconds in runs}
@@ -168,7 +173,7 @@ class Runs:
             "unknown folder": ["--checkpoints", "/no/such/folder"],
             "unknown data": ["--datasets", "synthetic"],
             "samples": ["--samples", "x"],
-            "record side by side": ["--record", "-n", "2"],
+            "record side by side": ["--record", "-n", "2", "--collect-only", "-q"],
             "collect": ["--collect-only", "-q"],
             "collect meta": ["--collect-only", "-q", "tests/meta", "--ignore-glob", "*/test_[!c]*"],
             "no weights": [*one_case, "--checkpoints", str(weightless)],
@@ -184,7 +189,8 @@ class Runs:
         }
         hub = ["--checkpoints", "hub", "--datasets", "hub"]
         side_by_side = {"side by side": [*as_here, "-n", "2", *hub, str(made_up)]}
-        offline = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(folder / "hub"), "PYTHONPATH": str(folder)}
+        path = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
+        offline = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(folder / "hub"), "PYTHONPATH": path}
         self._processes = (
             Process(one_by_one, folder / "one-by-one.log", **offline),
             Process(side_by_side, folder / "side-by-side.log"),

@@ -528,6 +528,15 @@ IN_WORDS = {
     "fnet/fp8-constants-base",
     "fnet/fp8-constants-large",
     "mnasnet/finite",
+    "mnasnet/fp32-is-the-reference",
+    "mnasnet/digits-are-read",
+    "mnasnet/fp32-top1",
+    "mnasnet/fp16-predicts-as-pytorch",
+    "mnasnet/fp16-agrees-with-pytorch",
+    "mnasnet/fp8-changes-logits",
+    "mnasnet/fake-quantization-as-engine",
+    "mnasnet/fp8-weights",
+    "mnasnet/fp8-constants",
 }
 
 

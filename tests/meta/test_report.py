@@ -11,7 +11,7 @@ import pytest
 from fixtures import report
 from fixtures.movement import AS_PRINTED, UNMOVED
 from fixtures.verdicts import Limits, Outcome, Verdict
-from tests.meta.setups import B200, made
+from tests.meta.setups import B200, H200, NONE, made
 
 HOLDS = Verdict(
     claim="made/up",
@@ -170,14 +170,22 @@ def test_header(setup):
     engine, inputs, cache, versions = report.header(setup)
     assert engine == "engine: onnxruntime (no TensorRT with a GPU), device: cpu (no CUDA GPU)"
     assert inputs.startswith(
-        "checkpoints: synthetic (default without a GPU), datasets: embedded (default without a GPU), samples: few"
+        "checkpoints: synthetic (default without a GPU), datasets: embedded (default without a GPU), "
+        "samples: default (few"
     )
     assert cache == f"cache: {setup.cache.folder}"
     assert {name.split()[0] for name in versions.removeprefix("versions: ").split(", ")} >= {"python", "torch", "onnx"}
 
 
-def test_header_says_how_many_samples(monkeypatch, tmp_path):
-    """The study's own on a GPU, and any number that was asked for, with the option that did."""
+@pytest.mark.parametrize(
+    ("found", "given", "shown"),
+    [
+        (B200, {}, "samples: default (the study's counts)"),
+        (H200, {"markexpr": "h200"}, "samples: 100 (-m h200)"),
+        (NONE, {"samples": "40"}, "samples: 40"),
+    ],
+)
+def test_header_says_how_many_samples(monkeypatch, tmp_path, found, given, shown):
+    """The study's own on a GPU, the recorded number at its gate, and any number that was asked for."""
     monkeypatch.setattr(report, "environment", lambda _: {})
-    assert "samples: the study's (default" in report.header(made(tmp_path, B200, tensorrt=True))[1]
-    assert "samples: 40 (--samples)" in report.header(made(tmp_path, samples="40"))[1]
+    assert report.header(made(tmp_path, found, **given))[1].endswith(shown)

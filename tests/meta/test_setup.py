@@ -100,13 +100,16 @@ def test_study_gate_implies_the_studys_setup(mark, found):
 
 
 def test_h200_gate_implies_the_recorded_setup():
-    """No study was measured there: the inputs of the recorded baseline, and whichever engine there is."""
+    """No study was measured there: the inputs and counts of the recorded baseline, and whichever engine there is."""
     assert described(H200, False, markexpr="h200") == (
         "onnxruntime (no TensorRT with a GPU)",
         "cuda (-m h200)",
         "synthetic (-m h200)",
         "embedded (-m h200)",
     )
+    decision = decide(Given(markexpr="h200"), H200, False)
+    assert (decision.samples, decision.described("samples")) == (100, "100 (-m h200)")
+    assert decide(Given(markexpr="h200", samples="20"), H200, False).samples == 20
 
 
 def test_given_option_beats_an_implied_one(tmp_path):
@@ -183,7 +186,7 @@ REFUSED = {
     ),
 } | {
     f"--samples {count!r}": ({"samples": count}, NONE, False, (f"--samples {count}: give a whole number from 1 up",))
-    for count in ("0", "-1", "x", "1.5", "")
+    for count in ("0", "-1", "x", "1.5")
 }
 
 
@@ -237,7 +240,7 @@ def test_claim_that_cannot_be_checked(claim, decision, reason):
 def test_case_that_a_cpu_is_not_given():
     """The grid of a CPU is smaller, and what it leaves out says so."""
     large = Case("fnet", "large", 512, 1, "fp16+dft32")
-    assert cannot(CPU, large) == "large-512-b1-fp16+dft32 is not run without a GPU"
+    assert cannot(CPU, large) == "large-512-b1-fp16+dft32 is not run on cpu with onnxruntime"
     assert cannot(CONTROL, large) is None
 
 
