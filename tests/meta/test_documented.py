@@ -607,7 +607,7 @@ def test_units_are_the_documented_ones() -> None:
 )
 def test_tolerance_is_two_sided(figure: str, baseline: float, inside: float, outside: float) -> None:
     """C03: what rebuilds and GPUs change is inside a figure's band, a gain as large as the loss is outside."""
-    limits = tolerance(figure).around(baseline)
+    limits = tolerance(figure).around(baseline, 10**6)
     assert limits.lowest <= inside <= limits.highest
     assert not limits.lowest <= outside <= limits.highest
     assert limits.reason

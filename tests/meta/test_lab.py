@@ -184,7 +184,11 @@ def test_asked_for_is_what_is_fed(bench):
     """`--samples 3` is three of each, in every figure's count."""
     session = bench.open(samples="3")
     found = session.figures(CASE.at("fp8"))
-    assert (found["kl_mean"].samples, found["outlier_ratio"].samples, found["sts_spearman"].samples) == (3, 3, 3)
+    assert (found["cls_relative_l2"].samples, found["outlier_ratio"].samples, found["cls_bar_share"].samples) == (
+        3,
+        3,
+        6,
+    )
     assert session.scan(CASE.at("fp8")).samples == 3 + 2 * 3
 
 
@@ -214,7 +218,7 @@ def test_batch_of_8_takes_one_batch(bench, monkeypatch):
     session, case = bench.open(), replace(CASE, batch=8).at("fp8")
     run = session.run(case)
     assert (len(run.passages.cls), run.sentences, run.stress, run.prompt) == (8, None, None, None)
-    assert session.figures(case)["kl_mean"].samples == 8
+    assert session.figures(case)["cls_relative_l2"].samples == 8
 
 
 def test_batch_that_cannot_be_filled(bench):

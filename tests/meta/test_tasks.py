@@ -256,18 +256,27 @@ def quality(inputs: Inputs, engine: Outputs, sentences: Outputs | None = None) -
     return tasks.quality(identity, replace(inputs, masked=masked, scores=SCORES), reference, (engine, sentences))
 
 
-def test_quality_of_the_reference_itself(inputs):
+def test_quality_of_the_reference_itself(inputs, monkeypatch):
     """Every figure is perfect, and named as in the study's table."""
+    monkeypatch.setattr(figures, "FEWEST", len(SCORES))
     found = figures.of_quality(quality(inputs, outputs(LOGITS), sentence_pairs(ANGLES)))
     assert {name: measured.value for name, measured in found.items()} == pytest.approx(
         {"kl_mean": 0, "kl_p99": 0, "agreement": 1, "cls_cosine_mean": 1, "cls_cosine_min": 1, "cls_relative_l2": 0}
         | {"collapsed_share": 0, "sts_spearman": 1, "sts_spearman_loss": 0, "cls_bar_share": 1}
     )
-    assert {name: measured.samples for name, measured in found.items()} == dict.fromkeys(list(found)[:7], 8) | {
+    words = dict.fromkeys(["kl_mean", "kl_p99", "agreement"], sum(COUNTS))
+    assert {name: measured.samples for name, measured in found.items()} == dict.fromkeys(list(found)[:7], 8) | words | {
         "sts_spearman": 4,
         "sts_spearman_loss": 4,
         "cls_bar_share": 8,
     }
+
+
+def test_few_pairs_rank_nothing(inputs):
+    """Spearman's correlation of four pairs is no figure, while the bar counts every sentence."""
+    found = figures.of_quality(quality(inputs, outputs(LOGITS), sentence_pairs(ANGLES)))
+    assert "cls_bar_share" in found
+    assert not {"sts_spearman", "sts_spearman_loss"} & found.keys()
 
 
 def test_quality_without_sentences(inputs):
@@ -327,7 +336,7 @@ def test_mean_kl_is_of_tokens_and_its_interval_of_passages():
     sums = np.bincount(np.repeat(np.arange(8), COUNTS), KL)
     value, interval = bootstrap_ratio_interval(sums, COUNTS)
     assert found.value == pytest.approx(KL.mean())
-    assert (found.value, found.interval, found.samples, found.exact) == (value, interval, 8, False)
+    assert (found.value, found.interval, found.samples, found.exact) == (value, interval, sum(COUNTS), False)
 
 
 def test_kl_ratio_is_paired():
@@ -349,7 +358,7 @@ def test_agreement_loss_is_paired():
     loss = figures.agreement_loss(judged(KL, both_wrong), judged(KL, quantized))
     assert loss.value == pytest.approx(4 / sum(COUNTS))
     assert 0 <= loss.interval.low < loss.value < loss.interval.high
-    assert loss.samples == 8
+    assert loss.samples == sum(COUNTS)
 
 
 def test_gain_in_agreement_is_a_negative_loss():
