@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -141,7 +141,7 @@ def timed(setup: Setup) -> None:
     """For tests of speed: leaves them out, by name, where nothing is timed."""
     if setup.not_timed:
         if setup.asked:
-            pytest.fail(setup.not_timed)  # a gate without times must not be green
+            pytest.fail(setup.not_timed, pytrace=False)  # a gate without times must not be green
         pytest.skip(f"left out: {setup.not_timed}")
 
 
@@ -177,7 +177,8 @@ def expect(request: pytest.FixtureRequest, claim: Claim, case: Case) -> Callable
         if why is not None and verdict.outcome is not Outcome.HOLDS:
             verdict = replace(verdict, note=why())
         request.node.user_properties.append((report.VERDICT, verdict.as_record()))
-        verdict.check()
+        if verdict.outcome is not Outcome.HOLDS:
+            pytest.fail(verdict.message(), pytrace=False)
 
     return check
 
@@ -197,7 +198,8 @@ def as_documented(
             pytest.skip(f"left out: the study prints none of {', '.join(found)} for {case} here")
         request.node.user_properties.extend((report.VERDICT, verdict.as_record()) for verdict in verdicts)
         moved = [verdict.message() for verdict in verdicts if verdict.outcome is not Outcome.HOLDS]
-        assert not moved, "\n".join(moved)
+        if moved:
+            pytest.fail("\n".join(moved), pytrace=False)
 
     if (setup.checkpoints, setup.datasets) != ("hub", "hub"):
         pytest.skip("left out: printed figures are of the study's own inputs: --checkpoints hub --datasets hub")
@@ -233,14 +235,26 @@ def unmoved(request: pytest.FixtureRequest, setup: Setup, case: Case) -> Callabl
         if choice.measured is None:
             missing = f"no baseline: {choice.why}; --record writes one"
             if setup.asked:
-                pytest.fail(missing)  # a gate that compares nothing must not be green
+                pytest.fail(missing, pytrace=False)  # a gate that compares nothing must not be green
             pytest.skip(f"left out: {missing}")
         verdicts = movement.compare(choice, found)
         request.node.user_properties.extend((report.VERDICT, verdict.as_record()) for verdict in verdicts)
         moved = [verdict.message() for verdict in verdicts if verdict.outcome is not Outcome.HOLDS]
-        assert not moved, "\n".join(moved)
+        if moved:
+            pytest.fail("\n".join(moved), pytrace=False)
 
     return check
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A SuiteError says what is wrong and the way out on one line; how the suite came to it helps nobody."""
+    found = yield
+    if call.excinfo is not None and isinstance(call.excinfo.value, SuiteError):
+        found.longrepr = f"{item.nodeid}: {type(call.excinfo.value).__name__}: {call.excinfo.value}"
+    return found
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:

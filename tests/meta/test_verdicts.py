@@ -443,10 +443,8 @@ def test_latency_that_left_its_band_fails_either_way(latency_ms, before, now):
         note=f"TensorRT {now}",
     )
     assert outcome is Outcome.MOVED
-    with pytest.raises(AssertionError) as failure:
-        moved.check()
     for part in (before, now, f"{latency_ms / 28.0:.6g}", "0.985 to 1.015", "rebuild spread", "--record"):
-        assert part in str(failure.value)
+        assert part in moved.message()
 
 
 def test_three_rebuilds_within_their_spread_hold():
@@ -486,17 +484,10 @@ def test_margin_of_a_nonfinite_value_is_never_inside(value):
     assert not verdicts.margin(value, Limits(0.0, 1.0, "why")).distance >= 0
 
 
-def test_verdict_that_holds_is_silent():
-    """Holding raises nothing."""
-    verdict().check()
-
-
 @pytest.mark.parametrize("outcome", [outcome for outcome in Outcome if outcome is not Outcome.HOLDS])
-def test_every_other_outcome_fails_and_says_what_to_do(outcome):
-    """Anything but `holds` fails; the message carries all that was decided on and the step for that outcome."""
-    with pytest.raises(AssertionError) as failure:
-        verdict(outcome=outcome, note="clock stepped in round 4").check()
-    message = str(failure.value)
+def test_every_other_outcome_says_what_to_do(outcome):
+    """The message carries all that was decided on and the step for that outcome."""
+    message = verdict(outcome=outcome, note="clock stepped in round 4").message()
     for part in ("fnet.fp8-gain-is-small", "base-512-b1-fp8", outcome.value, "fp16 over fp8 = 1.05 x", "1.04 to 1.06"):
         assert part in message
     for part in ("at most 1.15: FP8 is worth shipping", "+0.1", "1.05 (B200", "9", "clock stepped in round 4"):
