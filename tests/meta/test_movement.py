@@ -116,14 +116,17 @@ def test_verdict_says_what_it_was(choice):
 FEWER = {name: figure for name, figure in FIGURES.items() if name != "kl_mean"}
 UNLIKE = {
     "case renamed": (case_figures("base_512-b1-fp8"), ("base_512-b1-fp8 is not in the baseline", FP8.id, "--record")),
-    "figure gone": (case_figures(figures=FEWER), (FP8.id, "kl_mean", "not in both", "--record")),
+    "figure gone": (
+        case_figures(figures=FEWER),
+        ("only in the baseline", FP8.id, "kl_mean", "record the baseline anew"),
+    ),
     "figure new": (
         case_figures(figures=FIGURES | {"kl_p99": Figure(0.1, "nats", 300)}),
-        (FP8.id, "kl_p99", "not in both", "--record"),
+        ("only in this run", FP8.id, "kl_p99", "record the baseline anew"),
     ),
     "another unit": (
         case_figures(figures=FIGURES | {"kl_mean": Figure(0.01, "bits", 300)}),
-        (FP8.id, "kl_mean is recorded in 'nats' and is in 'bits' here", "--record"),
+        (FP8.id, "kl_mean", "'nats' recorded, 'bits' here", "record it anew"),
     ),
 }
 

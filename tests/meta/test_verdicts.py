@@ -499,7 +499,7 @@ def test_every_other_outcome_says_what_to_do(outcome):
     ("outcome", "words"),
     [
         (Outcome.FLIPPED, "no longer holds here"),
-        (Outcome.FLIPPED, "--accept-flip"),
+        (Outcome.FLIPPED, "reconsider the decision"),
         (Outcome.MOVED, "--save-graphs"),
         (Outcome.INVALID, "not a regression"),
         (Outcome.INCONCLUSIVE, "more rounds"),
