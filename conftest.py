@@ -146,6 +146,13 @@ def timed(setup: Setup) -> None:
 
 
 @pytest.fixture
+def tensorrt(setup: Setup) -> None:
+    """For tests of what TensorRT built: leaves them out, by name, on another engine."""
+    if setup.engine != "tensorrt":
+        pytest.skip("left out: plans are TensorRT's")
+
+
+@pytest.fixture
 def expect(request: pytest.FixtureRequest, claim: Claim, case: Case) -> Callable[..., None]:
     """Holds a measurement against the test's claim: reports the verdict, and fails unless the claim holds.
 

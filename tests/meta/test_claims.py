@@ -18,14 +18,7 @@ KERNELS = "rests on time per kernel group, which no lab measures yet"
 PLAN = "rests on the plan that TensorRT built, which no lab keeps yet"
 TIME = "rests on a study's times on a GPU, which its lab does not measure yet"
 PENDING = {
-    "fnet/ffn-barely-shorter": KERNELS,
-    "fnet/free-dft-not-enough": KERNELS,
-    "fnet/look-again-1": KERNELS,
-    "fnet/sequence-dft-dominates-at-batch-1": KERNELS,
-    "fnet/sequence-dft-dominates-at-batch-8": KERNELS,
     "mnasnet/fp8-kernels-not-shorter": KERNELS,
-    "fnet/fp8-plan-base": PLAN,
-    "fnet/fp8-plan-large": PLAN,
     "mnasnet/fp8-plan-larger-at-batch-128": PLAN,
     "mnasnet/fp8-plan-smaller-at-batch-1": PLAN,
     "mnasnet/quantize-layers-do-not-fuse": PLAN,
