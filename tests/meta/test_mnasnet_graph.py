@@ -246,3 +246,13 @@ def test_dead_channels_are_reported():
 def test_constants_have_known_types():
     """Every array of every variant is of a type that a graph may hold."""
     assert {array.dtype for array in tiny.graph(tiny.digits(), "fp8").weights.values()} <= set(ELEMENT_TYPES)
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, float("nan"), 1e-9])
+def test_scale_that_no_graph_can_hold_is_refused_by_name(bad):
+    """C26: the error is at the convolution whose scale it is, not in a parser far from it."""
+    built, case = tiny.digits(), studies()["mnasnet"].case("digits-b1-fp8")
+    scales = dict.fromkeys(quantized_layers(built, SIZE), 0.02)
+    name = next(iter(scales))
+    with one_line(InputError, f"a scale of the input of {name}", "calibrate again"):
+        graph.build(case, built, SIZE, RECIPES["fp8"], scales | {name: bad})
