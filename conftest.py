@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -111,22 +111,27 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     setup = config.stash[SETUP]
     groups: dict[str, int] = {}
     for item in items:
-        params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+        params = _params(item)
         case = params.get("case")
         if not isinstance(case, Case):
             continue
         groups.setdefault(case.group, len(groups))
         for slug in IMPLIED:
             item.add_marker(slug)
-        reason = setup.cannot_check(cast(Claim, params["claim"]), case) if "claim" in params else None
+        reason = setup.cannot_check(params["claim"], case) if "claim" in params else None
         if reason:
             item.add_marker(pytest.mark.skip(reason=f"left out: {reason}"))
     if setup.device == "cuda":
         items.sort(key=lambda item: groups.get(_group(item), -1))
 
 
+def _params(item: pytest.Item) -> dict[str, Any]:
+    """What a test was parametrized with."""
+    return item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+
+
 def _group(item: pytest.Item) -> str:
-    case = item.callspec.params.get("case") if isinstance(item, pytest.Function) and hasattr(item, "callspec") else None
+    case = _params(item).get("case")
     return case.group if isinstance(case, Case) else ""
 
 

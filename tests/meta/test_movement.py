@@ -19,7 +19,16 @@ from fixtures.documented import documented
 from fixtures.engines.base import Runtime
 from fixtures.errors import InputError
 from fixtures.gpus import Probe
-from fixtures.movement import CaseFigures, against_print, as_figures, compare, complete, environment, printed_for
+from fixtures.movement import (
+    CaseFigures,
+    against_print,
+    as_figures,
+    compare,
+    complete,
+    environment,
+    printed_for,
+    problems_of,
+)
 from fixtures.setup import Setup
 from fixtures.verdicts import Measurement
 from tests.meta.setups import B200, B300, H200, NONE, made
@@ -98,6 +107,33 @@ def test_few_samples_move_a_share_further():
     """Of 50 masked words two may turn on another CPU; of 3,000 no share moves by more than the tolerance."""
     assert str(tolerance("agreement").around(0.9, 50)) == "0.86 to 0.94"
     assert str(tolerance("agreement").around(0.9, 3000)) == "0.895 to 0.905"
+
+
+THROTTLED = "throttled: hw_thermal_slowdown in 12 of 40 samples"
+
+
+def test_figure_with_a_problem_is_invalid_and_never_moved(choice):
+    """C15: a throttled GPU is no regression, however far the figure is from the baseline, and however near."""
+    for value in (0.94, 0.5):
+        figures = FIGURES | {"agreement": Figure(value, "share", 3000)}
+        found = replace(case_figures(figures=figures), problems={"agreement": THROTTLED})
+        verdicts = {verdict.figure: verdict for verdict in compare(choice, found)}
+        assert (verdicts["agreement"].outcome, verdicts["agreement"].note) == ("invalid", THROTTLED)
+        assert verdicts["kl_mean"].outcome == "holds"
+
+
+def test_run_with_a_problem_is_not_recorded(tmp_path):
+    """C15: nor does it become a baseline, though every test was green."""
+    (study, first), *others = whole_run("fnet")
+    found = [(study, replace(first, problems={"latency": THROTTLED})), *others]
+    with one_line(InputError, first.case, "latency is not sound", THROTTLED, "record again"):
+        complete(found, made(tmp_path), green=True)
+
+
+def test_problems_are_kept_by_figure():
+    """What a measurement says of itself goes with the record; a sound one says nothing."""
+    sound, throttled = Measurement(1.0, 9), Measurement(1.0, 9, problems=("throttled", "clock step"))
+    assert problems_of({"speedup": sound, "latency": throttled}) == {"latency": "throttled; clock step"}
 
 
 @pytest.mark.parametrize("bad", [nan, float("inf")])
