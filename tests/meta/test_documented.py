@@ -520,6 +520,8 @@ def broken_by_the_print(claim: Claim) -> list[str]:
 IN_WORDS = {
     "fnet/fp32-is-the-reference",
     "fnet/same-engine-twice",
+    "mnasnet/same-engine-twice",
+    "mnasnet/fp8-slower-at-level-3",
     "fnet/no-collapsed-rows",
     "fnet/fp16-finite-at-256-and-128",
     "fnet/fp16-hs-finite-at-512",
