@@ -1,9 +1,12 @@
-"""Kernel time by TensorRT's layer profiler: what FP8 has to win, and what would reopen the conclusion."""
+"""Kernel time by a profiler of layers: what FP8 has to win, and what would reopen the conclusion."""
 
 import pytest
 
+from fixtures.fnet import STUDY
+
 pytestmark = pytest.mark.usefixtures("timed")
 claim = pytest.mark.claim
+profiled = pytest.mark.parametrize("case", STUDY.select(variant=("fp16", "fp16+hs", "fp8")), ids=str)
 
 
 @claim("fnet/sequence-dft-dominates-at-batch-1", "fnet/sequence-dft-dominates-at-batch-8")
@@ -28,3 +31,19 @@ def test_fp8_makes_feed_forward_barely_shorter(fnet, case, expect):
 def test_a_free_dft_is_not_enough(fnet, case, expect):
     """The bound on FP8's speed-up if the sequence-axis DFT took no time at all."""
     expect(fnet.kernels(case)["free_dft_speedup"])
+
+
+@profiled
+@pytest.mark.usefixtures("tensorrt")
+def test_kernel_times_are_as_printed(fnet, case, as_documented):
+    """Every printed kernel time of a call, by the columns of the study's table."""
+    as_documented(fnet.kernel_times(case))
+
+
+@profiled
+def test_kernel_split(fnet, case, evidence):
+    """A call's kernel time, nearly all of it in layers of a known group: DFTs, feed-forward, projection, other."""
+    if not fnet.bench.profiled:
+        pytest.skip("left out: kernels of this engine are not profiled")
+    evidence("kernels", found := fnet.bench.kernels(case))
+    assert found.problems == []

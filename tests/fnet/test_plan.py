@@ -27,7 +27,7 @@ def test_plan_bytes(fnet, case, expect):
 @pytest.mark.every_case("fnet")
 def test_engine_is_what_was_asked_for(fnet, case):
     """Types of products and layers, read from the engine and not from the request."""
-    assert fnet.built_otherwise(case) is None
+    assert fnet.bench.built_otherwise(case) is None
 
 
 @pytest.mark.usefixtures("tensorrt")

@@ -12,7 +12,7 @@ LONGER = 3 * ROUNDS  # where an interval straddles a limit
 @claim("fnet/same-engine-twice")
 def test_same_engine_twice(fnet, case, expect):
     """The noise floor: one engine against itself, in every group."""
-    expect(fnet.same_engine_twice(case), lambda: fnet.same_engine_twice(case, LONGER))
+    expect(fnet.bench.same_engine_twice(case), lambda: fnet.bench.same_engine_twice(case, LONGER))
 
 
 @claim("fnet/fp8-barely-faster", "fnet/fp8-barely-faster-at-batch-8")
@@ -41,6 +41,8 @@ def test_times_are_as_printed(fnet, case, as_documented):
 
 @pytest.mark.benchmark(group="fnet", timer=GPU_TIME)
 @pytest.mark.every_case("fnet")
-def test_publish(fnet, case, published):
+def test_publish(fnet, case, published, evidence):
     """One pytest-benchmark entry a case: its rounds in GPU time, for `--benchmark-json`, compare and histogram."""
-    published(fnet.timing(case.group, ROUNDS).rounds_ms[case.id])
+    published(fnet.bench.timing(case.group, ROUNDS).rounds_ms[case.id])
+    if case == fnet.half_precision(case):  # one of each group
+        evidence("rounds", fnet.bench.rounds(case.group))

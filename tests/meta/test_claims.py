@@ -14,16 +14,7 @@ from fixtures.conclusions import conclusions
 TESTS = Path(__file__).parent.parent
 
 # Claims that no test holds yet. An entry goes when its test comes; in the end there is none.
-KERNELS = "rests on time per kernel group, which no lab measures yet"
-PLAN = "rests on the plan that TensorRT built, which no lab keeps yet"
-TIME = "rests on a study's times on a GPU, which its lab does not measure yet"
 PENDING = {
-    "mnasnet/fp8-kernels-not-shorter": KERNELS,
-    "mnasnet/fp8-plan-larger-at-batch-128": PLAN,
-    "mnasnet/fp8-plan-smaller-at-batch-1": PLAN,
-    "mnasnet/quantize-layers-do-not-fuse": PLAN,
-    "mnasnet/fp16-faster-at-level-3": TIME,
-    "mnasnet/fp8-slower": TIME,
     "fnet/tensorrt-11-1-as-11-4": "needs two recorded runs, one of each version",
 }
 

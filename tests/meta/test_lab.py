@@ -12,6 +12,7 @@ import onnx
 import pytest
 import torch
 
+from fixtures import bench as benches
 from fixtures.cases import Case
 from fixtures.checkpoints import Checkpoint
 from fixtures.conclusions import conclusions
@@ -48,7 +49,7 @@ class Bench:
         monkeypatch.setattr(lab.synthetic, "checkpoint", self._checkpoint)
         self._count(Reference, "__init__", lambda *_: ("model", "tiny"))
         self._count(Reference, "features", lambda _, ids: ("reference", ids.shape[1]))
-        self._count(lab, "open_engine", lambda graph, _: ("engine", graph.case.variant))
+        self._count(benches, "open_engine", lambda graph, _: ("engine", graph.case.variant))
         self._count(tasks, "encode", lambda *given: ("inputs", given[3]))
         # ModelOpt itself, whose import takes seconds, has its own tests
         monkeypatch.setattr(Reference, "amax", self._amax)
@@ -142,8 +143,7 @@ def test_damaged_entry_is_made_again(bench, kind):
 
 def test_saved_graph_is_the_one_that_ran(bench, tmp_path):
     """The file for a bug report, named by the case: it runs, and its digest is the record's."""
-    session = bench.open()
-    session.setup = replace(session.setup, save_graphs=tmp_path / "graphs")
+    session = Lab(replace(bench.open().setup, save_graphs=tmp_path / "graphs"))
     record = session.record(CASE)
     assert [path.name for path in (tmp_path / "graphs").iterdir()] == [f"{CASE.id}.onnx"]
     onnx.checker.check_model(onnx.load(tmp_path / "graphs" / f"{CASE.id}.onnx"))
@@ -169,14 +169,15 @@ def test_cost_is_of_what_ran(bench):
     ("found", "given", "expected"),
     [
         (NONE, {}, FEW),
-        (B200, {}, STUDY_SAMPLES),
+        (B200, {"checkpoints": "hub"}, STUDY_SAMPLES),
+        (B200, {"checkpoints": "synthetic"}, Samples(100, 100, 100)),
         (NONE, {"samples": "3"}, Samples(3, 3, 3)),
         (B200, {"samples": "3"}, Samples(3, 3, 3)),
         (NONE, {"samples": "1000"}, Samples(300, 544, 1000)),
     ],
 )
 def test_samples(bench, found, given, expected):
-    """The study's counts on a GPU, few without one, and what was asked for up to the study's."""
+    """On a GPU the study's counts on its inputs and fewer on others, few without one, and what was asked for."""
     assert bench.open(found, **given).samples("tiny") == expected
 
 

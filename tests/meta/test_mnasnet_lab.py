@@ -55,7 +55,7 @@ def test_figures_of_a_case(study):
     assert set(study.figures(FP16)) == common
     assert set(study.figures(FP8)) == common | graph | {"top1_loss", "kl_ratio"}
     assert study.figures(FP8)["nonfinite_share"].samples == 2 * SAMPLES + 29
-    assert study.record(FP8).graph_sha256 == study.facts(FP8).sha256
+    assert study.record(FP8).graph_sha256 == study.bench.facts(FP8).sha256
     known = conclusions().tolerances
     assert set(study.figures(FP8)) <= set(known)  # each can be held against a baseline
 

@@ -309,7 +309,8 @@ def test_claims_flip(figure, of, factor, stated):
 def test_columns_of_the_study(group, fp8):
     """A profile is put into the columns of the study's table, whose other GEMMs hold fp16's feed-forward ones."""
     case = f"{group}-{'fp8' if fp8 else halves(group)}"
-    columns = kernels.as_printed(as_measured(case), fp8=fp8)
+    found = kernels.as_printed(as_measured(case), fp8=fp8)
+    columns = {name: each.value for name, each in found.items()}
     assert columns == pytest.approx({name: FNET.figure(name, case).value for name in columns})
     assert len(columns) == 3 + fp8
 
@@ -320,6 +321,7 @@ def test_gaps_in_either_profile_reach_its_figures():
     gaps = profile(Trace(()), kernels.GROUPS, RUNS, None)
     for figure in (kernels.ffn_shorter, kernels.free_dft_speedup):
         assert figure(half, gaps).problems == figure(gaps, fp8).problems == gaps.problems
+    assert {each.problems for each in kernels.as_printed(gaps, fp8=True).values()} == {gaps.problems}
 
 
 # ------------------------------------------------------------------------------------------ ONNX Runtime

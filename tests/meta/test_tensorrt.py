@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from fixtures.cases import Case
-from fixtures.engines import capture, tensorrt, tensorrt_library
+from fixtures.engines import capture, open_gpu_engine, tensorrt, tensorrt_library
 from fixtures.engines.cache import Cache, key
 from fixtures.engines.tensorrt import LayerTime, TensorRTEngine, plan_parts
 from fixtures.errors import EngineError, InputError
@@ -90,9 +90,9 @@ def in_process(library):
 
 
 def opened(
-    tmp_path, graph: Graph | None = None, level: int = 1, gpu: Gpu = B200, limit_s: float = 30
+    tmp_path, graph: Graph | None = None, level: int = 1, gpu: Gpu = B200, build: int = 0, limit_s: float = 30
 ) -> TensorRTEngine:
-    return TensorRTEngine(graph or doubling(), Cache(tmp_path / "cache"), gpu, level, limit_s)
+    return TensorRTEngine(graph or doubling(), Cache(tmp_path / "cache"), gpu, level, build, limit_s)
 
 
 def built(engine: TensorRTEngine) -> dict:
@@ -231,6 +231,7 @@ def test_failed_build_fails_one_case(library, tmp_path, fault, words):
         {"machine": MACHINE | {"mig_profile": "1g.10gb"}},
         {"machine": MACHINE | {"driver": "590.1"}},
         {"machine": MACHINE | {"multiprocessors": 132}},
+        {"build": 1},
     ],
     ids=str,
 )
@@ -320,8 +321,8 @@ def test_no_engine_from_a_new_plan(in_process, tmp_path):
 # ---------------------------------------------------------------------------------------------- the timing cache
 
 
-def timings(tmp_path):
-    return tmp_path / "cache" / "timing" / "11.4.0.106-NVIDIA-B200-sm100-148.cache"
+def timings(tmp_path, build: str = ""):
+    return tmp_path / "cache" / "timing" / f"11.4.0.106-NVIDIA-B200-sm100-148{build}.cache"
 
 
 def sealed(data: bytes) -> bytes:
@@ -334,6 +335,21 @@ def test_timing_cache_is_kept_and_united(tmp_path):
     opened(tmp_path, level=1)
     assert opened(tmp_path, level=2).notes == ()
     assert timings(tmp_path).read_bytes() == sealed(fake.TIMINGS + b"level-1 level-2")
+
+
+@pytest.mark.usefixtures("in_process")
+def test_plan_that_is_built_again(tmp_path):
+    """Another build is another plan, and starts from no timing of the first, which would choose its kernels for it."""
+    opened(tmp_path)
+    first = timings(tmp_path).read_bytes()
+    again = opened(tmp_path, build=1)
+    assert (again.plan.hit, again.notes) == (False, ("timing cache: fresh (none was kept)",))
+    opened(tmp_path, level=2, build=1)
+    assert timings(tmp_path).read_bytes() == first
+    assert timings(tmp_path, "-build1").read_bytes() == sealed(fake.TIMINGS + b"level-1 level-2")
+    assert opened(tmp_path).plan.hit
+    through = open_gpu_engine(doubling(), "tensorrt", Cache(tmp_path / "cache"), B200, 1)
+    assert (through.plan.hit, through.plan.key) == (True, again.plan.key)
 
 
 def test_timing_cache_keeps_what_another_build_added(in_process, tmp_path):

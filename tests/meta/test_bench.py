@@ -1,0 +1,412 @@
+"""The engines of a study on a GPU, on digits and with stand-ins for what a GPU would give: builds, times, what TensorRT
+made of a case, kernels; each fault reaches the figure that rests on it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from copy import copy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from fixtures import bench as benches
+from fixtures import exhibits
+from fixtures.cases import Case
+from fixtures.conclusions import conclusions
+from fixtures.document import Kernels
+from fixtures.engines.inspection import Layer
+from fixtures.errors import InputError
+from fixtures.graphs import Graph
+from fixtures.mnasnet import STUDY
+from fixtures.mnasnet.lab import Lab
+from fixtures.mnasnet.recipe import fp8_convolutions, recipe
+from fixtures.profiling import RUNS, LayerTime, Trace
+from fixtures.telemetry import Summary
+from fixtures.timing import GroupTiming
+from fixtures.verdicts import Measurement, Outcome
+from tests.meta.engines import MIB, QUIET, Fake, product, timing
+from tests.meta.setups import B200
+from tests.meta.tiny import one_line
+from tests.meta.tiny_mnasnet import lab
+
+FP32, FP16, FP8 = (STUDY.case(f"digits-b1-{variant}") for variant in ("fp32", "fp16", "fp8"))
+CASES = (FP32, FP16, FP8)
+SAMPLES = 6
+MS = {"fp32": 0.4, "fp16": 0.2, "fp8": 0.25}
+PLANS = {"fp32": 16 * MIB, "fp16": 10 * MIB, "fp8": 7 * MIB}
+
+
+def layers(graph: Graph, quantized: str = "fp8") -> tuple[Layer, ...]:
+    """The engine that was asked for: a layer for each product, and one for each Quantize node."""
+    fp8, work = fp8_convolutions(graph), recipe(graph.case.variant).work
+    found = []
+    for node in graph.proto.graph.node:
+        name = node.name
+        if node.op_type in ("Conv", "Gemm"):
+            precision = quantized if name.removesuffix("/conv") in fp8 else work
+            found.append(product(name, precision, "convolution" if node.op_type == "Conv" else "gemm"))
+        elif node.op_type == "QuantizeLinear":
+            found.append(Layer(name, "quantize", "", (name,), ("fp16",), ("fp8",)))
+    return tuple(found)
+
+
+class Gpu:
+    """Stands in for a GPU: which engines were opened for which build, and what was given to the clock."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.opened: dict[int, list[Fake]] = defaultdict(list)
+        self.timed: list[dict[str, Any]] = []
+        self.scale = {0: 1.0}  # of every time, by build; 1 but for those
+        self.extra: dict[int, int] = {}  # layers of the FP8 engine more, by build
+        self.quantized = "fp8"  # what the convolutions of the recipe are built in
+        self.problems: tuple[str, ...] = ()
+        monkeypatch.setattr(benches, "open_gpu_engine", self.open)
+        monkeypatch.setattr(benches, "time_group", self.time)
+        monkeypatch.setattr(benches, "CudaClock", lambda: "the clock")
+
+    def open(self, graph: Graph, _engine: str, _cache: object, _gpu: object, build: int) -> Fake:
+        """What `open_gpu_engine` would."""
+        built = layers(graph, self.quantized)
+        if graph.case.variant == "fp8":
+            built += (Layer("reformat", "reformat", "", (), ("fp8",), ("fp8",)),) * self.extra.get(build, 0)
+        ms = tuple(0.003 if layer.kind == "quantize" else 0.004 for layer in built)
+        found = Fake(PLANS[graph.case.variant] + build * MIB, built, ms, notes=("timing cache: fresh",))
+        self.opened[build].append(found)
+        return found
+
+    def time(self, engines: Mapping[str, Fake], feeds: Any, clock: object, **options: Any) -> GroupTiming:
+        """What `time_group` would; the build is that of the engines."""
+        assert clock == "the clock"
+        self.timed.append({"engines": list(engines), "feeds": feeds, **options})
+        (build,) = {build for build, found in self.opened.items() for each in found if each in engines.values()}
+        ms = {name: MS[name.rpartition("-")[2]] * self.scale.get(build, 1.0) for name in engines}
+        return timing(ms, self.problems)
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
+    return Gpu(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    """Digits as they are without a GPU: what the labs of this file share."""
+    return lab(tmp_path_factory.mktemp("cache"), samples=SAMPLES)
+
+
+@pytest.fixture
+def said() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def opened(made: Lab, gpu: Gpu, said: list[str]) -> Callable[..., Lab]:  # noqa: ARG001  gpu takes the place of one
+    """Digits on a B200, but for what really runs, which is the CPU."""
+
+    def make(engine: str = "tensorrt", **given: Any) -> Lab:
+        found = copy(made)
+        options = {"engine": engine, "gpu": B200.gpus[0], "not_timed": None, "say": said.append} | given
+        found.setup = replace(made.setup, **options)
+        return found.rebuilt(0)
+
+    return make
+
+
+def judged(claim: str, measured: Measurement) -> Outcome:
+    return measured.judged(conclusions().claims[f"mnasnet/{claim}"].limits, Outcome.FLIPPED)
+
+
+# ---------------------------------------------------------------------------------------------- builds
+
+
+def test_three_builds(opened, gpu):
+    """Each engine is built three times, each build is timed by itself and closed; all else is made once, and a figure
+    is the median build's with the others beside it."""
+    gpu.scale |= {1: 1.1, 2: 0.9}
+    gpu.extra |= {1: 2}
+    study = opened(builds=3)
+    rows = study.setup.stopwatch.rows
+    records = {case: study.record(case) for case in CASES}
+    assert {build: len(found) for build, found in gpu.opened.items()} == {0: 3, 1: 3, 2: 3}
+    assert [each.closed for build in (0, 1, 2) for each in gpu.opened[build]] == [False] * 3 + [True] * 6
+    assert [group["engines"][0] for group in gpu.timed] == [FP16.id] * 3
+    latency = records[FP16].figures["latency"]
+    assert (latency.value, latency.low, latency.high) == pytest.approx((0.2, 0.18, 0.22))
+    layers = records[FP8].figures["extra_layers"]
+    assert (layers.value, layers.low, layers.high) == (34, 34, 36)
+    size = records[FP16].figures["plan_size"]
+    assert (size.value, size.low, size.high) == (11, 10, 12)
+    assert records[FP8].canaries["layers"] == len(layers_of(study, FP8))
+    once = {f"digits {what}": SAMPLES for what in ("reference", "calibration", "fake quantization")}
+    assert {name: count for name, count in rows.items() if name in once} == once
+
+
+def layers_of(study: Lab, case: Case) -> tuple[Layer, ...]:
+    return layers(study.graph(case))
+
+
+def test_one_build_says_nothing_of_spread(opened):
+    """What was built once has no lowest and highest."""
+    figure = opened().record(FP16).figures["latency"]
+    assert (figure.low, figure.high) == (None, None)
+
+
+def test_fault_of_one_build_reaches_the_record(opened, gpu, monkeypatch):
+    """C01: an FP8 engine without FP8 convolutions in the second build alone leaves no figure of its time sound."""
+    real = gpu.open
+
+    def faulty(graph: Graph, engine: str, cache: object, device: object, build: int) -> Fake:
+        gpu.quantized = "fp16" if build == 1 else "fp8"
+        return real(graph, engine, cache, device, build)
+
+    monkeypatch.setattr(benches, "open_gpu_engine", faulty)
+    problems = opened(builds=2).record(FP8).problems
+    assert problems.keys() == {"latency", "speedup", "plan_size", "plan_change", "extra_layers", "kernel_ratio"}
+    assert problems["speedup"] == (
+        "digits-b1-fp8: asked for fp8 with 34 FP8 GEMMs and convolutions, but the engine has 0"
+    )
+
+
+def test_build_that_is_not_finite_is_no_record(opened, monkeypatch):
+    """A figure of some builds only would hide the others."""
+    study = opened(builds=2)
+    monkeypatch.setattr(study, "rebuilt_figures", lambda *_: {FP16: {"nonfinite_share": Measurement(1.0, 6)}})
+    with one_line(InputError, "kl_mean", "some of 2 builds only"):
+        study.record(FP16)
+
+
+# ---------------------------------------------------------------------------------------------- times
+
+
+def test_speed(opened, gpu):
+    """Half precision first, on the group's first image, to the study's tolerance; figures by the names of claims."""
+    study = opened()
+    assert {case: study.speed(case).keys() for case in CASES} == {
+        FP32: {"latency"},
+        FP16: {"latency"},
+        FP8: {"latency", "speedup"},
+    }
+    assert study.speed(FP8)["speedup"].value == pytest.approx(0.8)
+    assert judged("fp8-slower", study.speed(FP8)["speedup"]) is Outcome.HOLDS
+    assert judged("same-engine-twice", study.bench.same_engine_twice(FP16)) is Outcome.HOLDS
+    (group,) = gpu.timed
+    assert group["engines"] == [FP16.id, FP32.id, FP8.id]
+    assert torch.equal(group["feeds"]["image"], study.inputs("digits").held_out[:1])
+    assert (group["tolerance"], group["rounds"], group["gpu_uuid"]) == (0.005, 9, "GPU-1")
+    assert 0 < group["floors_ms"][FP16.id] < 1e-3
+
+
+def test_longer_is_another_measurement(opened, gpu):
+    """Where an interval straddles a limit the group is timed again, on the same engines."""
+    study = opened()
+    study.speed(FP8), study.speed(FP8, 27)
+    assert [group["rounds"] for group in gpu.timed] == [9, 27]
+    assert len(gpu.opened[0]) == 3
+
+
+def test_throttled_times_are_no_figures(opened, gpu):
+    """C15: what was wrong with the machine stands in the record, and no claim is judged on it."""
+    gpu.problems = ("GPU throttled: hw_slowdown",)
+    study = opened()
+    assert judged("fp8-slower", study.speed(FP8)["speedup"]) is Outcome.INVALID
+    found = study.record(FP8).problems
+    assert found == dict.fromkeys(("latency", "speedup"), "GPU throttled: hw_slowdown")
+    assert len(gpu.timed) == 3  # measured again twice
+
+
+@pytest.mark.parametrize("gpu_found", [*B200.gpus, None])
+def test_nothing_is_made_up_without_a_clock(opened, gpu_found):
+    """C17: the line says why there is no time, and figures are those that need none."""
+    study = opened("onnxruntime", not_timed="not timed: made up", gpu=gpu_found)
+    with one_line(InputError, FP8.group, "not timed: made up"):
+        study.speed(FP8)
+    with one_line(InputError, FP8.group, "not timed: made up"):
+        study.kernels(FP8)
+    assert not {"latency", "speedup", "kernel_ratio"} & study.figures(FP8).keys()
+
+
+@pytest.mark.parametrize(
+    ("variant", "half", "figure"),
+    [
+        ("fp8", "fp16", "speedup"),
+        ("fp8-opt3", "fp16-opt3", "speedup_at_level_3"),
+        ("fp16-opt3", "fp16", "latency_ratio"),
+        ("fp16", "fp16", None),
+        ("fp32", "fp16", None),
+    ],
+)
+def test_what_a_case_is_compared_with(opened, monkeypatch, variant, half, figure):
+    """FP8 against fp16 of its own optimization level, level 3 against level 1."""
+    study, case = opened(), STUDY.case(f"mnasnet_100-b32-{variant}")
+    assert study.half_precision(case) == case.at(half)
+    pairs = []
+    monkeypatch.setattr(study.bench, "latency", lambda *_: None)
+    monkeypatch.setattr(study.bench, "ratio", lambda *given: pairs.append(given))
+    assert study.speed(case).keys() == {"latency", figure} - {None}
+    slow_fast = {"latency_ratio": (case, case.at(half), 9)}.get(figure, (case.at(half), case, 9))
+    assert pairs == ([slow_fast] if figure else [])
+
+
+@pytest.mark.parametrize(
+    ("engine", "variants"),
+    [("tensorrt", ["fp16", "fp32", "fp16-opt3", "fp8", "fp8-opt3"]), ("onnxruntime", ["fp16", "fp32", "fp8"])],
+)
+def test_groups_of_an_engine(opened, engine, variants):
+    """All variants of the engine are timed together, fp16 first; levels are TensorRT's alone."""
+    cases = opened(engine, device="cuda").bench.cases("mnasnet_100-b128")
+    assert [case.variant for case in cases] == variants
+
+
+# ---------------------------------------------------------------------------------------------- what TensorRT built
+
+
+def test_plan(opened):
+    """Size, change and layers of an FP8 case; size alone of others."""
+    study = opened()
+    found = study.plan(FP8)
+    assert {name: each.value for name, each in found.items()} == pytest.approx(
+        {"plan_size": 7, "plan_change": -0.3, "extra_layers": 34}
+    )
+    assert study.plan(FP16).keys() == {"plan_size"}
+    assert judged("fp8-plan-smaller-at-batch-1", found["plan_change"]) is Outcome.HOLDS
+    assert judged("fp8-plan-larger-at-batch-128", found["plan_change"]) is Outcome.FLIPPED
+    assert judged("quantize-layers-do-not-fuse", found["extra_layers"]) is Outcome.HOLDS
+    assert all(study.bench.built_otherwise(case) is None for case in CASES)
+
+
+@pytest.mark.parametrize("quantized", ["fp16", "fp32"])
+def test_fp8_engine_without_fp8_is_refused(opened, gpu, quantized):
+    """C01: times, sizes and kernels that would hold the claims say nothing of an engine that is not FP8."""
+    gpu.quantized = quantized
+    study = opened()
+    assert FP8.id in study.bench.built_otherwise(FP8)
+    figures = study.speed(FP8) | study.plan(FP8) | study.kernels(FP8)
+    assert len(figures) == 6
+    for measured in figures.values():
+        assert "asked for fp8" in measured.problems[0]
+    assert judged("fp8-slower", figures["speedup"]) is Outcome.INVALID
+    assert study.speed(FP16)["latency"].problems == ()
+
+
+def test_fused_quantize_layers_flip_the_claim(opened):
+    """With no layer more, the study's account of the lost time is stale."""
+    study = opened()
+    for engine in (study.bench.gpu_engine(case) for case in (FP16, FP8)):
+        engine.built = tuple(layer for layer in engine.built if layer.kind != "quantize")
+    assert judged("quantize-layers-do-not-fuse", study.plan(FP8)["extra_layers"]) is Outcome.FLIPPED
+
+
+def test_canaries(opened):
+    """Counts of the built engine stand in TensorRT's records, and in no other engine's."""
+    found = opened().record(FP8).canaries
+    assert (found["fp8_convolutions"], found["quantize_layers"], found["layers"]) == (34, 34, 34 + 53)
+    assert opened("onnxruntime").record(FP8).canaries == {}
+
+
+def test_notes_of_a_build_are_said(opened, said):
+    """C10: a plan that was built again, or from no timings, is in the run's output, with its case."""
+    opened().bench.gpu_engine(FP16)
+    assert "mnasnet: digits-b1-fp16: timing cache: fresh" in said
+
+
+def test_other_group_closes_engines(opened, gpu):
+    """Engines in memory are those of one group."""
+    study = opened()
+    first = study.bench.gpu_engine(FP16)
+    assert study.bench.gpu_engine(FP16) is first
+    study.bench.gpu_engine(replace(FP16, batch=2))
+    assert [each.closed for each in gpu.opened[0]] == [True, False]
+
+
+# ---------------------------------------------------------------------------------------------- kernels
+
+
+def test_kernels(opened, gpu):
+    """Kernel time over half precision's, and by group, of what was bound for the clock."""
+    study = opened()
+    ratio, ms = study.kernels(FP8)["kernel_ratio"], 53 * 0.004
+    assert (ratio.value, ratio.samples) == (pytest.approx((ms + 0.102) / ms), RUNS)
+    assert judged("fp8-kernels-not-shorter", ratio) is Outcome.HOLDS
+    assert study.kernels(FP16) == study.kernels(FP32) == {}
+    assert study.kernel_times(FP16)["kernel_total"].value == pytest.approx(ms)
+    shown = study.bench.kernels(FP8)
+    assert shown == Kernels(FP8.id, shown.groups_ms, 1.0, 0.25, [])
+    expected = {"pointwise": 34 * 0.004, "depthwise": 17 * 0.004, "other": 2 * 0.004 + 0.102}
+    assert shown.groups_ms == pytest.approx(expected)
+    bound = [feeds["image"] for engine in gpu.opened[0] for feeds in engine.bound]
+    assert [torch.equal(image, gpu.timed[0]["feeds"]["image"]) for image in bound] == [True, True]
+
+
+def test_faster_kernels_flip_the_claim(opened):
+    """The study's first reason to look again."""
+    study = opened()
+    engine = study.bench.gpu_engine(FP8)
+    engine.ms = tuple(0.002 for _ in engine.built)
+    assert judged("fp8-kernels-not-shorter", study.kernels(FP8)["kernel_ratio"]) is Outcome.FLIPPED
+
+
+def test_opaque_profile_is_no_figure(opened):
+    """C19: one layer that runs everything gives no split, and so no sound sum; the report has the reason."""
+    study = opened()
+    study.bench.gpu_engine(FP8).profile = lambda runs: [LayerTime(run, "myelin", (), 0.3) for run in range(runs)]
+    assert judged("fp8-kernels-not-shorter", study.kernels(FP8)["kernel_ratio"]) is Outcome.INVALID
+    shown = study.bench.kernels(FP8)
+    assert (shown.coverage, "myelin" in shown.problems[0]) == (0.0, True)
+
+
+def test_kernels_of_the_control(opened, monkeypatch):
+    """ONNX Runtime is watched in a session of the same graph, on the same input; in no baseline before it is switched
+    on."""
+    watched = []
+
+    def watch(graph: Graph, feeds: Any, runs: int) -> Trace:
+        watched.append((graph.case, feeds))
+        nodes = [node.name for node in graph.proto.graph.node if node.op_type in ("Conv", "Gemm", "QuantizeLinear")]
+        return Trace(tuple(LayerTime(run, name, (name,), 0.005) for run in range(runs) for name in nodes))
+
+    monkeypatch.setattr(benches, "watch", watch)
+    study = opened("onnxruntime")
+    assert study.kernels(FP8)["kernel_ratio"].value == pytest.approx((53 + 34) / 53)
+    assert [case for case, _ in watched] == [FP8, FP16]
+    assert torch.equal(watched[0][1]["image"], study.inputs("digits").held_out[:1])
+    assert "kernel_ratio" not in study.figures(FP8)
+    monkeypatch.setattr(benches, "PROFILED", ("onnxruntime",))
+    assert "kernel_ratio" in study.figures(FP8)
+
+
+# ---------------------------------------------------------------------------------------------- for the report
+
+
+def test_rounds_of_a_group(opened, gpu):
+    """What a page shows of a group's times, the engine that ran twice included."""
+    gpu.problems = ("a foreign process",)
+    found = opened().bench.rounds(FP16.group)
+    assert list(found.rounds_ms) == [FP16.id, FP32.id, FP8.id, f"{FP16.id} again"]
+    assert (found.rounds_ms[FP8.id], found.attempts, found.problems) == ([0.25] * 9, 3, ["a foreign process"])
+    assert found.telemetry == {
+        "SM clock": "1965 to 1980 MHz",
+        "memory clock": "3996 MHz",
+        "temperature": "at most 41 °C",
+        "power": "402 W",
+        "clock limited by": "none",
+        "other processes": "none",
+    }
+
+
+@pytest.mark.parametrize(
+    ("summary", "lines"),
+    [
+        (Summary(0, None, None, None, None, None, None, "no NVML"), {"unknown": "no NVML"}),
+        (replace(QUIET, sm_clock_mhz=None, power_w=None, temperature_c=None), {"SM clock": None, "power": None}),
+        (replace(QUIET, throttle_reasons={"sw_power_cap": 4}), {"clock limited by": "sw_power_cap 4"}),
+        (replace(QUIET, throttle_reasons=None, other_processes=None), {"clock limited by": None}),
+        (replace(QUIET, other_processes=(17, 18)), {"other processes": "17, 18"}),
+    ],
+)
+def test_what_is_unknown_is_not_shown_as_nothing(summary, lines):
+    """C18: a quantity that could not be read has no line; "none" was looked for and not found."""
+    found = exhibits.telemetry(summary)
+    assert {name: found.get(name) for name in lines} == lines
