@@ -57,13 +57,17 @@ def measured(**changes: Any) -> Measured:
         inputs=inputs(),
         graphs={case: sha("e") for case in CASES},
         figures={case: {"latency": latency, "kl_mean": Figure(5.9e-06, "nats", 300)} for case in CASES},
+        builds=3,
+        canaries={CASES[4]: {"layers": 412, "reformat_layers": 3}},
+        telemetry={"base-512-b1": {"SM clock": "1980 MHz"}},
+        accepted={},
     )
     return replace(whole, **changes)
 
 
 def only(case: str, figure: Figure) -> dict[str, Any]:
     """Changes for a record of one figure."""
-    return {"graphs": {case: sha("e")}, "figures": {case: {"kl_mean": figure}}}
+    return {"graphs": {case: sha("e")}, "figures": {case: {"kl_mean": figure}}, "canaries": {}}
 
 
 def choice(root: Path, **changes: Any) -> tuple[str | None, str]:
@@ -123,7 +127,7 @@ def test_odd_case_ids_and_a_case_without_parameters(tmp_path: Path) -> None:
     """C25: ids with "/", "[" and letters beyond ASCII are ids like any other, also beside a plain one."""
     cases = ["a/b", "latency[base-512]", "größe-∞", "plain"]
     figures = {case: {"latency": Figure(1.0, "ms", 9)} for case in cases}
-    whole = measured(graphs={case: sha("e") for case in cases}, figures=figures)
+    whole = measured(graphs={case: sha("e") for case in cases}, figures=figures, canaries={})
     assert read(record(tmp_path, whole)) == (whole,)
     assert compare(whole.figures, figures).complete
 

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
+from datetime import date
 from math import nan
 from pathlib import Path
-from typing import Any
 
 import onnxruntime
 import pytest
 
-from fixtures import baselines, movement
+from fixtures import movement
 from fixtures.baselines import Choice, Figure, Inputs, Measured, Origin
-from fixtures.cases import Case, studies
+from fixtures.cases import Case
 from fixtures.conclusions import conclusions, tolerance
 from fixtures.documented import documented
 from fixtures.engines.base import Runtime
 from fixtures.errors import InputError
 from fixtures.gpus import Probe
 from fixtures.movement import (
+    UNDRIFTED,
     CaseFigures,
     against_print,
     as_figures,
     compare,
-    complete,
     environment,
     printed_for,
     problems_of,
@@ -55,22 +55,25 @@ def case_figures(case: str = FP8.id, figures: Mapping[str, Figure] = FIGURES, of
     return CaseFigures(case, sha("c"), of or inputs(), figures)
 
 
-def measured(setup: Setup) -> Measured:
-    (found,) = complete(whole_run("fnet"), setup, green=True)
-    return found
-
-
-def whole_run(study: str) -> list[tuple[str, CaseFigures]]:
-    """What a CPU run of a study keeps for recording."""
-    return [
-        (study, case_figures(case.id, of=inputs(case.model, case.window or 0))) for case in studies()[study].cpu_cases
-    ]
-
-
 @pytest.fixture
-def choice(tmp_path) -> Choice:
-    """A baseline of FIGURES for every case."""
-    return Choice(measured(made(tmp_path)), "onnxruntime 1.31.1 on cpu")
+def choice() -> Choice:
+    """A baseline of FIGURES."""
+    recorded = Measured(
+        study="fnet",
+        engine="onnxruntime",
+        version="1.31.1",
+        device="cpu",
+        recorded=date(2026, 11, 30),
+        environment={"python": "3.11.9"},
+        inputs=inputs(),
+        graphs={FP8.id: sha("c")},
+        figures={FP8.id: FIGURES},
+        builds=1,
+        canaries={},
+        telemetry={},
+        accepted={},
+    )
+    return Choice(recorded, "onnxruntime 1.31.1 on cpu")
 
 
 # ---- against a baseline
@@ -122,12 +125,21 @@ def test_figure_with_a_problem_is_invalid_and_never_moved(choice):
         assert verdicts["kl_mean"].outcome == "holds"
 
 
-def test_run_with_a_problem_is_not_recorded(tmp_path):
-    """C15: nor does it become a baseline, though every test was green."""
-    (study, first), *others = whole_run("fnet")
-    found = [(study, replace(first, problems={"latency": THROTTLED})), *others]
-    with one_line(InputError, first.case, "latency is not sound", THROTTLED, "record again"):
-        complete(found, made(tmp_path), green=True)
+def test_what_a_recorded_build_gave_has_not_moved(choice):
+    """C03 d: builds of one graph differ, and a figure that one of them had is no movement, whatever the tolerance."""
+    seen = replace(FIGURES["kl_mean"], low=0.0089, high=0.0120)
+    assert choice.measured is not None
+    wide = replace(choice, measured=replace(choice.measured, figures={FP8.id: FIGURES | {"kl_mean": seen}}))
+    for value, outcome in ((0.0089, "holds"), (0.0120, "holds"), (0.0088, "moved"), (0.0121, "moved")):
+        assert outcomes(wide, kl_mean=value)["kl_mean"] == outcome, value
+    (verdict,) = (each for each in compare(wide, case_figures()) if each.figure == "kl_mean")
+    assert verdict.limits is not None
+    assert verdict.limits.reason.endswith("widened to what the recorded builds gave")
+
+
+def test_comparison_with_the_pinned_record_is_its_own(choice):
+    """A drift is not the same finding as a movement since the newest record."""
+    assert {verdict.claim for verdict in compare(choice, case_figures(), UNDRIFTED)} == {UNDRIFTED}
 
 
 def test_problems_are_kept_by_figure():
@@ -265,57 +277,7 @@ def test_what_is_unsound_is_invalid_and_says_why(monkeypatch, tmp_path):
     assert (verdict.note, verdict.documented) == ("throttled; another process", "0.715 ms")
 
 
-# ---- what becomes a baseline
-
-
-def test_whole_green_run_is_recorded(tmp_path):
-    """Every case with its graph, the inputs of all of them, and versions; and it can be written and read back."""
-    found = measured(made(tmp_path / "cache"))
-    assert found.figures.keys() == found.graphs.keys() == {case.id for case in studies()["fnet"].cpu_cases}
-    assert (found.study, found.engine, found.device) == ("fnet", "onnxruntime", "cpu")
-    assert found.version == onnxruntime.__version__
-    assert found.inputs.checkpoints.keys() == {"base", "large"}
-    assert found.inputs.encoded.keys() == {"base-512", "base-256", "base-128", "large-512", "large-256"}
-    assert baselines.read(baselines.record(tmp_path, found)) == (found,)
-
-
-def test_each_study_has_its_own_record(tmp_path):
-    """Two studies in one run are two records."""
-    found = complete(both_studies(), made(tmp_path), green=True)
-    assert [each.study for each in found] == ["fnet", "mnasnet"]
-
-
-def both_studies() -> list[tuple[str, CaseFigures]]:
-    return [*whole_run("fnet"), *whole_run("mnasnet")]
-
-
-def without(found: Iterable[tuple[str, CaseFigures]], id: str) -> list[tuple[str, CaseFigures]]:
-    return [(study, each) for study, each in found if each.case != id]
-
-
-REFUSED: dict[str, tuple[Any, ...]] = {
-    "red": (whole_run("fnet"), False, ("a test failed", "without failures")),
-    "nothing measured": ([], True, ("no case was measured",)),
-    "partial": (without(whole_run("fnet"), FP8.id), True, (f"{FP8.id} did not run", "without -k or -m")),
-    "partial second study": (
-        without(both_studies(), "mnasnet_100-b1-fp16"),
-        True,
-        ("mnasnet_100-b1-fp16 did not run",),
-    ),
-}
-
-
-@pytest.mark.parametrize(("found", "green", "words"), REFUSED.values(), ids=REFUSED)
-def test_not_recorded(tmp_path, found, green, words):
-    """C21: a baseline of a part, or of a run with a failure, would hide what it left out; the line says which."""
-    with one_line(InputError, *words):
-        complete(found, made(tmp_path), green)
-
-
-def test_gpu_run_has_more_cases(monkeypatch, tmp_path):
-    """The cases of a CPU run are not all of a GPU's."""
-    with one_line(InputError, "large-512-b8-fp8", "did not run"):
-        complete(whole_run("fnet"), on(tmp_path, monkeypatch, H200, "11.4"), green=True)
+# ---- what a record holds
 
 
 def test_figures_have_the_units_of_the_claims():
@@ -325,6 +287,22 @@ def test_figures_have_the_units_of_the_claims():
     assert {name: figure.unit for name, figure in found.items()}.items() <= conclusions().units.items()
     with pytest.raises(KeyError):
         as_figures({"undeclared": Measurement(1.0, 8)})
+
+
+def test_figure_of_several_builds():
+    """The median build counts, the extremes are kept, and a problem of any of them is one of the figure."""
+    builds = [{"kl_mean": Measurement(value, 8)} for value in (0.012, 0.010, 0.011)]
+    assert as_figures(*builds) == {"kl_mean": Figure(0.011, "nats", 8, low=0.010, high=0.012)}
+    throttled = {"kl_mean": Measurement(0.011, 8, problems=("throttled",))}
+    assert problems_of(*builds, throttled) == {"kl_mean": "throttled"}
+
+
+def test_figure_that_some_builds_lack():
+    """C21: it is no figure of the others alone."""
+    with one_line(InputError, "agreement was measured in some of 2 builds only"):
+        as_figures(
+            {"kl_mean": Measurement(0.01, 8), "agreement": Measurement(0.9, 8)}, {"kl_mean": Measurement(0.01, 8)}
+        )
 
 
 def test_environment(monkeypatch, tmp_path):
