@@ -3,29 +3,35 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fixtures import baselines, movement, report
+from fixtures import compare, evidence, movement, publish, recording, report, waivers
 from fixtures.cases import Case, studies
 from fixtures.conclusions import Claim, conclusions
+from fixtures.document import Document
 from fixtures.engines import runtime
 from fixtures.engines.cache import Cache
 from fixtures.errors import SuiteError
+from fixtures.evidence import Evidence
 from fixtures.gpus import gate, probe
 from fixtures.movement import CaseFigures
 from fixtures.setup import DEVICES, ENGINES, IMPLIED, Setup, decide, has_tensorrt
-from fixtures.strict import FOLDER
 from fixtures.timing import GPU_TIME, not_timed_reason
 from fixtures.verdicts import Measurement, Outcome, Verdict
+from fixtures.waivers import Waiver
 
 SETUP = pytest.StashKey[Setup]()
-RECORDED = pytest.StashKey[list[tuple[str, CaseFigures]]]()  # (study, figures) of every case that ran under --record
-NOTES = pytest.StashKey[list[str]]()  # what the summary must say about recording
+WAIVERS = pytest.StashKey[tuple[Waiver, ...]]()  # those that apply to this run
+KEPT = pytest.StashKey[list[tuple[str, Any]]]()  # entries of `evidence` that a test leaves
+CONTROL = pytest.StashKey[Document | None]()
+NOTES = pytest.StashKey[list[str]]()  # what the summary must say beside the verdicts
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -42,6 +48,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption("--save-graphs", metavar="DIR", type=Path, help="write the ONNX file of every case that runs")
     group.addoption("--record", action="store_true", help="write what is measured as this device's baseline")
+    group.addoption("--accept-flip", metavar="WHY", help="record although a claim flipped; the reason is stored")
+    group.addoption("--report", metavar="DIR", type=Path, help="write verdicts.json, report.html and report.md")
+    group.addoption("--before", metavar="FILE", type=Path, help="a measured file or folder, for tests/compare")
+    group.addoption("--here", metavar="FILE", type=Path, help="what is compared with it")
+    group.addoption("--control", metavar="FILE", type=Path, help="verdicts.json of a run with onnxruntime on this GPU")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -53,11 +64,14 @@ def pytest_configure(config: pytest.Config) -> None:
     workers = config.getoption("numprocesses", 0) or int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 0))
     if option.record and workers:
         raise pytest.UsageError("--record: a baseline is the work of one process; run without -n")
+    if option.accept_flip is not None and not (option.record and option.accept_flip.strip()):
+        raise pytest.UsageError("--accept-flip: give the reason, together with --record")
     config.stash[SETUP] = Setup(
         **vars(decision),
         cache=Cache(option.engine_cache or config.rootpath / ".engine-cache"),
         save_graphs=option.save_graphs,
         say=_progress(config),
+        builds=recording.BUILDS[decision.device] if option.record else 1,
         not_timed=not_timed_reason(
             on_gpu=decision.device == "cuda",
             workers=workers,
@@ -65,7 +79,9 @@ def pytest_configure(config: pytest.Config) -> None:
             benchmark_disabled=any(config.getoption(f"benchmark_{word}", False) for word in ("disable", "skip")),
         ),
     )
-    config.stash[RECORDED], config.stash[NOTES] = [], []
+    if (option.before is None) != (option.here is None):
+        raise pytest.UsageError("--before and --here go together: pytest tests/compare --before=FILE --here=FILE")
+    config.stash[NOTES] = []
 
 
 def _progress(config: pytest.Config) -> Callable[[str], None]:
@@ -87,6 +103,20 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
         return report.header(config.stash[SETUP])
     except SuiteError as error:  # the engine's library is installed and does not load
         raise pytest.UsageError(str(error)) from error
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Reads what a run is judged by, so that a file that is not sound ends it before an hour of work."""
+    setup = session.config.stash[SETUP]
+    try:
+        known, subject = waivers.read(), runtime(setup.engine, setup.device)
+        path = session.config.option.control
+        session.config.stash[CONTROL] = publish.control(path, setup) if path else None
+    except SuiteError as error:
+        raise pytest.UsageError(str(error)) from error
+    today = datetime.now(UTC).date()
+    gpu = setup.gpu.slug if setup.gpu else setup.device
+    session.config.stash[WAIVERS] = waivers.applicable(known, gpu, subject.library, subject.version, today)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -158,7 +188,25 @@ def tensorrt(setup: Setup) -> None:
 
 
 @pytest.fixture
-def expect(request: pytest.FixtureRequest, claim: Claim, case: Case) -> Callable[..., None]:
+def hold(request: pytest.FixtureRequest) -> Callable[[Sequence[Verdict]], None]:
+    """Reports verdicts, and fails the test unless each of them holds or is waived."""
+    waived = request.config.stash[WAIVERS]
+
+    def check(verdicts: Sequence[Verdict]) -> None:
+        red = []
+        for verdict in verdicts:
+            waiver = waivers.covering(waived, verdict.claim, verdict.case, verdict.figure, verdict.outcome)
+            request.node.user_properties.append(evidence.as_property(verdict, waiver.id if waiver else None))
+            if verdict.outcome is not Outcome.HOLDS and waiver is None:
+                red.append(verdict.message())
+        if red:
+            pytest.fail("\n".join(red), pytrace=False)
+
+    return check
+
+
+@pytest.fixture
+def expect(hold: Callable[[Sequence[Verdict]], None], claim: Claim, case: Case) -> Callable[..., None]:
     """Holds a measurement against the test's claim: reports the verdict, and fails unless the claim holds.
 
     `longer`, if given, measures again with more rounds where the first interval straddles a limit; `why` looks for the
@@ -172,32 +220,17 @@ def expect(request: pytest.FixtureRequest, claim: Claim, case: Case) -> Callable
     ) -> None:
         if longer is not None and measured.judged(claim.limits, Outcome.FLIPPED) is Outcome.INCONCLUSIVE:
             measured = longer()
-        verdict = Verdict(
-            claim=claim.id,
-            case=case.id,
-            figure=claim.figure,
-            unit=claim.unit,
-            measured=measured.value,
-            interval=measured.interval,
-            limits=claim.limits,
-            documented=claim.documented,
-            baseline=None,
-            samples=measured.samples,
-            outcome=measured.judged(claim.limits, Outcome.FLIPPED),
-            note="; ".join(measured.problems),
-        )
+        verdict = movement.of_claim(claim, case.id, measured)
         if why is not None and verdict.outcome is not Outcome.HOLDS:
             verdict = replace(verdict, note=why())
-        request.node.user_properties.append((report.VERDICT, verdict.as_record()))
-        if verdict.outcome is not Outcome.HOLDS:
-            pytest.fail(verdict.message(), pytrace=False)
+        hold([verdict])
 
     return check
 
 
 @pytest.fixture
 def as_documented(
-    request: pytest.FixtureRequest, setup: Setup, case: Case
+    hold: Callable[[Sequence[Verdict]], None], setup: Setup, case: Case
 ) -> Callable[[Mapping[str, Measurement]], None]:
     """Holds a case's figures against what its study prints, within the tolerance of each figure.
 
@@ -208,16 +241,26 @@ def as_documented(
         verdicts = movement.against_print(case, found, setup)
         if not verdicts:
             pytest.skip(f"left out: the study prints none of {', '.join(found)} for {case} here")
-        request.node.user_properties.extend((report.VERDICT, verdict.as_record()) for verdict in verdicts)
-        moved = [verdict.message() for verdict in verdicts if verdict.outcome is not Outcome.HOLDS]
-        if moved:
-            pytest.fail("\n".join(moved), pytrace=False)
+        hold(verdicts)
 
     if (setup.checkpoints, setup.datasets) != ("hub", "hub"):
         pytest.skip("left out: printed figures are of the study's own inputs: --checkpoints hub --datasets hub")
     if not movement.printed_for(case, setup):
         pytest.skip(f"left out: the study prints nothing for {case} that this run could be held against")
     return check
+
+
+@pytest.fixture
+def keep(request: pytest.FixtureRequest) -> Callable[[tuple[str, Any]], None]:
+    """Leaves an entry of `evidence` for the end of the run."""
+    kept: list[tuple[str, Any]] = request.node.stash.setdefault(KEPT, [])
+    return kept.append
+
+
+@pytest.fixture(name="evidence")
+def evidence_kept(keep: Callable[[tuple[str, Any]], None]) -> Callable[[str, Any], None]:
+    """Leaves how a group was timed ("rounds") or where a case's kernel time went ("kernels") for the report."""
+    return lambda kind, record: keep(evidence.kept(kind, record))
 
 
 @pytest.fixture
@@ -233,27 +276,27 @@ def published(request: pytest.FixtureRequest) -> Callable[[Sequence[float]], Non
 
 
 @pytest.fixture
-def unmoved(request: pytest.FixtureRequest, setup: Setup, case: Case) -> Callable[[CaseFigures], None]:
-    """Holds a case's figures against this device's baseline, or keeps them for it under `--record`."""
+def unmoved(
+    keep: Callable[[tuple[str, Any]], None],
+    hold: Callable[[Sequence[Verdict]], None],
+    setup: Setup,
+    case: Case,
+    request: pytest.FixtureRequest,
+) -> Callable[[CaseFigures], None]:
+    """Holds a case's figures against this device's baselines, the newest and the pinned one; under `--record` they are
+    only kept, to become one."""
 
     def check(found: CaseFigures) -> None:
+        keep(evidence.kept_figures(case.study, found))
         if request.config.option.record:
-            request.config.stash[RECORDED].append((case.study, found))
             return
-        engine = runtime(setup.engine, setup.device)
-        choice = baselines.choose(
-            FOLDER / "measured", setup.device_name, engine.library, engine.version, case.study, found.inputs
-        )
-        if choice.measured is None:
-            missing = f"no baseline: {choice.why}; --record writes one"
+        choices = movement.choices(setup, case.study, found.inputs)
+        if choices[movement.UNMOVED].measured is None:
+            missing = f"no baseline: {choices[movement.UNMOVED].why}; --record writes one"
             if setup.asked:
                 pytest.fail(missing, pytrace=False)  # a gate that compares nothing must not be green
             pytest.skip(f"left out: {missing}")
-        verdicts = movement.compare(choice, found)
-        request.node.user_properties.extend((report.VERDICT, verdict.as_record()) for verdict in verdicts)
-        moved = [verdict.message() for verdict in verdicts if verdict.outcome is not Outcome.HOLDS]
-        if moved:
-            pytest.fail("\n".join(moved), pytrace=False)
+        hold([verdict for claim, choice in choices.items() for verdict in movement.compare(choice, found, claim)])
 
     return check
 
@@ -262,43 +305,56 @@ def unmoved(request: pytest.FixtureRequest, setup: Setup, case: Case) -> Callabl
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A SuiteError says what is wrong and the way out on one line; how the suite came to it helps nobody."""
+    """Hands over what the test kept. A SuiteError says what is wrong and the way out on one line; how the suite came to
+    it helps nobody."""
     found = yield
+    setattr(found, evidence.KEPT, item.stash.get(KEPT, []))
     if call.excinfo is not None and isinstance(call.excinfo.value, SuiteError):
+        setattr(found, evidence.INFRASTRUCTURE, True)
         found.longrepr = f"{item.nodeid}: {type(call.excinfo.value).__name__}: {call.excinfo.value}"
     return found
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Under `--record`, writes baselines from a run that was whole and green. A gate that compared nothing fails."""
+    """Under `--record`, writes baselines from a run that was whole and green; under `--report`, the run's pages. A gate
+    that compared nothing fails, and so does a waiver that is out of date."""
     config = session.config
-    setup, notes, recorded = config.stash[SETUP], config.stash[NOTES], config.stash[RECORDED]
+    setup, notes, applied, found = config.stash[SETUP], config.stash[NOTES], config.stash[WAIVERS], _evidence(config)
+    if hasattr(config, "workerinput") or config.option.collectonly:
+        return
     try:
         if config.option.record:
-            records = movement.complete(recorded, setup, green=exitstatus == 0)
-            notes += [f"recorded {baselines.record(FOLDER / 'measured', each)}" for each in records]
-        elif setup.asked and not config.option.collectonly:
-            verdicts = _verdicts(config)
-            compared = [each for each in verdicts if each["outcome"] != Outcome.INVALID]
-            if problem := gate(setup.asked, probe(), None, len(compared), len(verdicts)):
+            notes += recording.record(found, setup, exitstatus, config.option.accept_flip)
+        elif setup.asked:
+            compared = [each for each in found.verdicts if each.outcome is not Outcome.INVALID]
+            if problem := gate(setup.asked, probe(), None, len(compared), len(found.verdicts)):
                 raise SuiteError(problem)
     except SuiteError as error:
         notes.append(f"failed: {error}")
+    notes += [f"failed: {problem}" for problem in waivers.problems(waivers.read(), datetime.now(UTC).date())]
+    notes += waivers.lines(applied, found.verdicts)
+    if config.option.report is not None:
+        command = shlex.join(["pytest", *config.invocation_params.args])
+        if config.option.before is not None:
+            pairs = compare.pairs(config.option.before, config.option.here)
+            whole = compare.document_of(pairs, found.verdicts, command, len(found.failed))
+        else:
+            whole = publish.of_run(found, setup, notes, command, config.stash[CONTROL], applied)
+        notes += publish.write(config.option.report, whole)
+    if any(note.startswith("failed: ") for note in notes):
         session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
 
 
-def _verdicts(config: pytest.Config) -> list[dict[str, Any]]:
-    """Every verdict of the run, from the tests' reports, whichever process they ran in."""
+def _evidence(config: pytest.Config) -> Evidence:
+    """What all tests left, whichever process they ran in."""
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     stats = reporter.stats.values() if reporter is not None else ()
-    # A test's properties are in the reports of its setup and teardown too.
-    reports = [each for group in stats for each in group if getattr(each, "when", None) == "call"]
-    return [value for each in reports for name, value in each.user_properties if name == report.VERDICT]
+    return evidence.collect(each for group in stats for each in group if isinstance(each, pytest.TestReport))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     notes = config.stash[NOTES]
-    sections = report.sections(_verdicts(config), config.stash[SETUP], notes)
+    sections = report.sections(_evidence(config).verdicts, config.stash[SETUP], notes)
     for title, lines in sections.items():
         terminalreporter.section(title)
         for line in lines:

@@ -29,7 +29,7 @@ END = re.compile(r"\n== exit (\d+) after ([\d.]+) s\n")
 # one that is printed for another machine, and a test of speed.
 MADE_UP = """
 import pytest
-from fixtures import report
+from fixtures import evidence
 from fixtures.cases import studies
 from fixtures.movement import UNMOVED
 from fixtures.verdicts import Measurement, Outcome, Verdict, band
@@ -53,7 +53,7 @@ def test_figure(request):
     moved = Verdict(
         UNMOVED, "a-case", "latency", "ms", 2.0, None, band(1.0, 0.03, 0, "made up"), None, "1 ms", 9, Outcome.MOVED
     )
-    request.node.user_properties.append((report.VERDICT, moved.as_record()))
+    request.node.user_properties.append(evidence.as_property(moved, None))
 
 @printed
 def test_as_printed(case, as_documented):

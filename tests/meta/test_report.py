@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from fixtures import report
-from fixtures.movement import AS_PRINTED, UNMOVED
+from fixtures import evidence, report
+from fixtures.document import Found
+from fixtures.movement import AS_PRINTED, UNDRIFTED, UNMOVED
 from fixtures.verdicts import Limits, Outcome, Verdict
-from tests.meta.setups import B200, H200, NONE, made
+from tests.meta.setups import B200, NONE, made
 
 HOLDS = Verdict(
     claim="made/up",
@@ -28,11 +29,11 @@ HOLDS = Verdict(
 )
 
 
-def record(outcome: Outcome = Outcome.HOLDS, **changes: Any) -> dict[str, Any]:
-    return replace(HOLDS, outcome=outcome, **changes).as_record()
+def record(outcome: Outcome = Outcome.HOLDS, waiver: str | None = None, **changes: Any) -> Found:
+    return evidence.found(replace(HOLDS, outcome=outcome, **changes), test="", waiver=waiver)
 
 
-def cells(*records: dict[str, Any]) -> list[list[str]]:
+def cells(*records: Found) -> list[list[str]]:
     """The table's rows under its head, cell by cell."""
     return [line.split("  ") for line in compact(report.table(records))[1:]]
 
@@ -77,6 +78,11 @@ def test_a_claim_is_one_line():
     ]
 
 
+def test_waived_is_said():
+    """A waived flip is still a flip, and nobody takes it for one that nobody knew of."""
+    assert cells(record(), record(Outcome.FLIPPED, waiver="known"))[0][-1] == "flipped (waived)"
+
+
 def test_margin_outside_is_negative():
     """How far a flipped claim is from holding."""
     (row,) = cells(record(), record(Outcome.FLIPPED, measured=0.85))
@@ -114,8 +120,8 @@ def test_columns_stand_under_their_heads():
 # ---- the sections of the summary
 
 
-def figure(outcome: Outcome, claim: str = UNMOVED, **changes: Any) -> dict[str, Any]:
-    baseline = "0.951 share (onnxruntime 1.31.1 on cpu)" if claim == UNMOVED else None
+def figure(outcome: Outcome, claim: str = UNMOVED, **changes: Any) -> Found:
+    baseline = None if claim == AS_PRINTED else "0.951 share (onnxruntime 1.31.1 on cpu)"
     return record(outcome, claim=claim, **{"baseline": baseline, "documented": "93.99%"} | changes)
 
 
@@ -127,16 +133,18 @@ def test_moved_figures_are_listed(setup):
             figure(Outcome.MOVED, measured=0.8765432),
             figure(Outcome.MOVED, AS_PRINTED, unit="", measured=0.5),
             figure(Outcome.INVALID, measured=nan),
+            figure(Outcome.MOVED, UNDRIFTED),
         ],
         setup,
         [],
     )
     assert found == {
         "baseline": [
-            "4 figures compared, 3 outside their tolerance",
+            "5 figures compared, 4 outside their tolerance",
             "base-512-b1-fp8: agreement 0.876543 share, was 0.951 share (onnxruntime 1.31.1 on cpu)",
             "base-512-b1-fp8: agreement 0.5, the study prints 93.99%",
             "base-512-b1-fp8: agreement not finite, was 0.951 share (onnxruntime 1.31.1 on cpu)",
+            "base-512-b1-fp8: agreement 0.95 share, was pinned at 0.951 share (onnxruntime 1.31.1 on cpu)",
         ]
     }
 
@@ -158,7 +166,7 @@ def test_cost_and_record(setup):
     """Seconds a row where something ran, and what became of recording."""
     setup.stopwatch.seconds["reference"], setup.stopwatch.rows["reference"] = 2.0, 4
     found = report.sections([], setup, ["recorded cpu/fnet.json"])
-    assert found["record"] == ["recorded cpu/fnet.json"]
+    assert found["notes"] == ["recorded cpu/fnet.json"]
     assert found["cost"][0] == "reference: 0.500 s a row, 4 rows"
 
 
@@ -180,12 +188,11 @@ def test_header(setup):
 @pytest.mark.parametrize(
     ("found", "given", "shown"),
     [
-        (B200, {}, "samples: default (the study's counts)"),
-        (H200, {"markexpr": "h200"}, "samples: 100 (-m h200)"),
+        (B200, {}, "samples: default (each study's own for its inputs)"),
         (NONE, {"samples": "40"}, "samples: 40"),
     ],
 )
 def test_header_says_how_many_samples(monkeypatch, tmp_path, found, given, shown):
-    """The study's own on a GPU, the recorded number at its gate, and any number that was asked for."""
+    """The studies' own on a GPU, and any number that was asked for."""
     monkeypatch.setattr(report, "environment", lambda _: {})
     assert report.header(made(tmp_path, found, **given))[1].endswith(shown)
