@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from fixtures import compare, evidence, movement, publish, recording, report, waivers
+from fixtures.baselines import Inputs
 from fixtures.cases import Case, studies
 from fixtures.conclusions import Claim, conclusions
 from fixtures.document import Document
@@ -261,6 +262,21 @@ def keep(request: pytest.FixtureRequest) -> Callable[[tuple[str, Any]], None]:
 def evidence_kept(keep: Callable[[tuple[str, Any]], None]) -> Callable[[str, Any], None]:
     """Leaves how a group was timed ("rounds") or where a case's kernel time went ("kernels") for the report."""
     return lambda kind, record: keep(evidence.kept(kind, record))
+
+
+@pytest.fixture
+def recorded_releases(setup: Setup, case: Case) -> Callable[[Inputs], Measurement]:
+    """A case's latency with one TensorRT release over that with another, from this GPU's records."""
+
+    def ratio(inputs: Inputs) -> Measurement:
+        found = compare.recorded_releases(setup.device_name, case, inputs)
+        if found is None:
+            pytest.skip(
+                f"left out: TensorRT {' and '.join(compare.RELEASES)} are not both recorded here on these inputs"
+            )
+        return found
+
+    return ratio
 
 
 @pytest.fixture

@@ -33,6 +33,12 @@ def test_what_the_cures_cost(fnet, case, expect):
     expect(fnet.speed(case)["latency_ratio"], lambda: fnet.speed(case, LONGER)["latency_ratio"])
 
 
+@claim("fnet/tensorrt-11-1-as-11-4")
+def test_two_releases_take_the_same_time(fnet, case, expect, recorded_releases):
+    """From two recorded runs on this GPU and these inputs: the finding is not of one version."""
+    expect(recorded_releases(fnet.origins(case)))
+
+
 @pytest.mark.every_case("fnet")
 def test_times_are_as_printed(fnet, case, as_documented):
     """Every printed latency and ratio of this GPU and TensorRT version."""

@@ -173,6 +173,10 @@ class Runs:
             "unknown folder": ["--checkpoints", "/no/such/folder"],
             "unknown data": ["--datasets", "synthetic"],
             "samples": ["--samples", "x"],
+            "reason without a record": ["--accept-flip", "confirmed"],
+            "no reason": ["--record", "--accept-flip", " "],
+            "one side": ["--before", "a.json", "--collect-only"],
+            "no control": ["--control", str(folder / "absent.json")],
             "record side by side": ["--record", "-n", "2", "--collect-only", "-q"],
             "collect": ["--collect-only", "-q"],
             "collect meta": ["--collect-only", "-q", "tests/meta", "--ignore-glob", "*/test_[!c]*"],
@@ -188,7 +192,9 @@ class Runs:
             "gate with a broken TensorRT": [*as_here, "-p", "machine", str(gated), "-m", "b200"],
         }
         hub = ["--checkpoints", "hub", "--datasets", "hub"]
-        side_by_side = {"side by side": [*as_here, "-n", "2", *hub, str(made_up)]}
+        self.junit, self.report = folder / "junit.xml", folder / "report"
+        written = ["--junitxml", str(self.junit), f"--report={self.report}"]
+        side_by_side = {"side by side": [*as_here, "-n", "2", *hub, *written, str(made_up)]}
         path = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
         offline = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(folder / "hub"), "PYTHONPATH": path}
         self._processes = (

@@ -13,11 +13,6 @@ from fixtures.conclusions import conclusions
 
 TESTS = Path(__file__).parent.parent
 
-# Claims that no test holds yet. An entry goes when its test comes; in the end there is none.
-PENDING = {
-    "fnet/tensorrt-11-1-as-11-4": "needs two recorded runs, one of each version",
-}
-
 Held = Mapping[str, list[str]]  # study -> the ids in all claim marks of its tests
 
 
@@ -37,24 +32,22 @@ def held() -> Held:
     return found
 
 
-def problems(held: Held, claims: Collection[str], pending: Collection[str]) -> list[str]:
+def problems(held: Held, claims: Collection[str]) -> list[str]:
     """What is wrong with how tests hold claims; `claims` are those of conclusions.toml."""
     count = Counter(id for ids in held.values() for id in ids)
     due = {id for id in claims if id.partition("/")[0] in held}
     elsewhere = [id for study, ids in held.items() for id in ids if id.partition("/")[0] != study]
     return [
         *(f"{id}: no such claim in conclusions.toml" for id in sorted(count.keys() - claims)),
-        *(f"{id}: no test holds it" for id in sorted(due - count.keys() - set(pending))),
+        *(f"{id}: no test holds it" for id in sorted(due - count.keys())),
         *(f"{id}: held by {count[id]} marks" for id in sorted(count) if count[id] > 1),
         *(f"{id}: held by a test of another study" for id in sorted(set(elsewhere))),
-        *(f"{id}: has a test, take it out of PENDING" for id in sorted(count.keys() & set(pending))),
-        *(f"{id}: PENDING and not in conclusions.toml" for id in sorted(set(pending) - set(claims))),
     ]
 
 
 def test_every_claim_is_held_once():
-    """No claim of a study with tests goes unchecked, none is checked twice, and the list of exceptions only shrinks."""
-    assert problems(held(), conclusions().claims.keys(), PENDING) == []
+    """No claim of a study with tests goes unchecked, and none is checked twice."""
+    assert problems(held(), conclusions().claims.keys()) == []
 
 
 SOUND = {"fnet": ["fnet/a", "fnet/b"]}
@@ -62,22 +55,19 @@ CLAIMS = ("fnet/a", "fnet/b", "other/c")
 
 
 @pytest.mark.parametrize(
-    ("held", "claims", "pending", "found"),
+    ("held", "claims", "found"),
     [
-        (SOUND, CLAIMS, (), []),  # the other study has no tests yet
-        (SOUND, (*CLAIMS, "fnet/d"), ("fnet/d",), []),
-        (SOUND, (*CLAIMS, "fnet/d"), (), ["fnet/d: no test holds it"]),
-        (SOUND | {"other": []}, CLAIMS, (), ["other/c: no test holds it"]),
-        ({"fnet": ["fnet/a", "fnet/b", "fnet/a"]}, CLAIMS, (), ["fnet/a: held by 2 marks"]),
-        ({"fnet": ["fnet/a", "fnet/b", "fnet/e"]}, CLAIMS, (), ["fnet/e: no such claim in conclusions.toml"]),
-        ({"fnet": ["fnet/a", "fnet/b", "other/c"]}, CLAIMS, (), ["other/c: held by a test of another study"]),
-        (SOUND, CLAIMS, ("fnet/b",), ["fnet/b: has a test, take it out of PENDING"]),
-        (SOUND, CLAIMS, ("fnet/f",), ["fnet/f: PENDING and not in conclusions.toml"]),
+        (SOUND, CLAIMS, []),  # the other study has no tests yet
+        (SOUND, (*CLAIMS, "fnet/d"), ["fnet/d: no test holds it"]),
+        (SOUND | {"other": []}, CLAIMS, ["other/c: no test holds it"]),
+        ({"fnet": ["fnet/a", "fnet/b", "fnet/a"]}, CLAIMS, ["fnet/a: held by 2 marks"]),
+        ({"fnet": ["fnet/a", "fnet/b", "fnet/e"]}, CLAIMS, ["fnet/e: no such claim in conclusions.toml"]),
+        ({"fnet": ["fnet/a", "fnet/b", "other/c"]}, CLAIMS, ["other/c: held by a test of another study"]),
     ],
 )
-def test_fault_is_found(held, claims, pending, found):
+def test_fault_is_found(held, claims, found):
     """C21: the check above goes red for each fault that it is there for."""
-    assert problems(held, claims, pending) == found
+    assert problems(held, claims) == found
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import pytest
 
 from fixtures import baselines, compare
 from fixtures.baselines import Figure, Inputs, Measured, Origin
+from fixtures.cases import studies
 from fixtures.errors import InputError
 from fixtures.verdicts import Outcome
 from tests.meta.printed_runs import invented, printed
@@ -132,6 +133,21 @@ def test_claim_about_two_releases():
     slower = {**first.figures, case: {**first.figures[case], "latency": replace(latency, value=1.04 * latency.value)}}
     assert outcomes(replace(first, figures=slower), BEFORE)[case] is Outcome.FLIPPED
     assert outcomes(BEFORE, invented(BEFORE)) == {}
+
+
+def test_two_releases_from_this_gpus_records(tmp_path, monkeypatch):
+    """Both recorded on the same inputs, or there is nothing to say."""
+    monkeypatch.setattr(baselines, "MEASURED", tmp_path)
+    case, device = studies()["fnet"].case("base-512-b1-fp8"), "NVIDIA B200"
+    written(tmp_path, BEFORE)
+    assert compare.recorded_releases(device, case, BEFORE.inputs) is None
+    written(tmp_path, printed(release="11.1"))
+    measured = compare.recorded_releases(device, case, BEFORE.inputs)
+    assert measured is not None
+    assert measured.value == pytest.approx(0.714 / 0.715)
+    assert compare.recorded_releases("NVIDIA B300", case, BEFORE.inputs) is None
+    other = replace(BEFORE.inputs, encoded={"base-512": Origin("other rows", "f" * 64)})
+    assert compare.recorded_releases(device, case, other) is None
 
 
 # ---- what cannot be compared

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
+from xml.etree import ElementTree
 
 import pytest
+
+from fixtures import document
 
 # ---- bad input ends at once
 
@@ -26,6 +30,10 @@ def test_gate_without_its_gpu(runs):
         ("unknown data", ("--datasets synthetic: no such folder; give hub, embedded or a folder",)),
         ("samples", ("--samples x: give a whole number from 1 up",)),
         ("record side by side", ("--record", "run without -n")),
+        ("reason without a record", ("--accept-flip: give the reason, together with --record",)),
+        ("no reason", ("--accept-flip: give the reason, together with --record",)),
+        ("one side", ("--before and --here go together", "--here=FILE")),
+        ("no control", ("absent.json", "write one with --report DIR")),
     ],
 )
 def test_bad_option(runs, name, words):
@@ -131,6 +139,38 @@ def test_summary(runs):
     assert re.search(r"5.52e\+04 +\+1e\+04 +holds$", rows["fnet/dft-fits-fp16-at-256"])
     assert "2 figures compared, 1 outside their tolerance\na-case: latency 2 ms, was 1 ms" in output
     assert "3 failed, 6 passed, 2 skipped" in output
+
+
+def test_report_has_what_every_process_found(runs):
+    """C22: the document of a run in two processes has each verdict once, and the pages are there."""
+    assert runs["side by side"].code == pytest.ExitCode.TESTS_FAILED
+    found = document.read(runs.report / "verdicts.json")
+    assert (found.passed, found.failed) == (6, 3)
+    outcomes = {(each.claim, each.case): each.outcome for each in found.verdicts}
+    assert len(outcomes) == len(found.verdicts)
+    assert outcomes["fnet/fp16-not-finite-at-512", "base-512-b1-fp16"] == "flipped"
+    assert outcomes["fnet/fp16-hs-finite-at-512", "base-512-b1-fp16+hs"] == "invalid"
+    assert outcomes["unmoved", "a-case"] == "moved"
+    assert {path.name for path in runs.report.iterdir()} == {"verdicts.json", "report.html", "report.md"}
+
+
+def test_verdicts_are_properties_in_the_junit_file(runs):
+    """Each as strict JSON, so that a dashboard needs no other file."""
+    assert runs["side by side"].code == pytest.ExitCode.TESTS_FAILED
+    properties = ElementTree.parse(runs.junit).iterfind(".//testcase/properties/property[@name='verdict']")
+    verdicts = [json.loads(each.attrib["value"], parse_constant=pytest.fail) for each in properties]
+    assert {(each["claim"], each["outcome"]) for each in verdicts} >= {
+        ("fnet/fp16-not-finite-at-512", "flipped"),
+        ("fnet/fp16-hs-finite-at-512", "invalid"),
+        ("unmoved", "moved"),
+    }
+
+
+def test_decision_is_in_the_summary(runs):
+    """What the claims come to: one of two models no longer overflows, which reopens the decision."""
+    (line,) = (line for line in runs["side by side"].output.splitlines() if line.startswith("REOPENED: "))
+    assert '"Ship fp16 with hidden-axis scaling for FNet at 512 tokens"' in line
+    assert "nonfinite share 25% in base-512-b1-fp16 (limit 90%)" in line
 
 
 def test_speed_is_not_timed_and_says_so(runs):
