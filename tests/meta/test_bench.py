@@ -4,7 +4,7 @@ made of a case, kernels; each fault reaches the figure that rests on it."""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from dataclasses import replace
 from typing import Any
@@ -14,19 +14,21 @@ import torch
 
 from fixtures import bench as benches
 from fixtures import exhibits
-from fixtures.cases import Case
+from fixtures.cases import Case, studies
 from fixtures.conclusions import conclusions
 from fixtures.document import Kernels
 from fixtures.engines.inspection import Layer
-from fixtures.errors import InputError
-from fixtures.graphs import Graph
-from fixtures.mnasnet import STUDY
+from fixtures.errors import EngineError, InputError
+from fixtures.fnet.lab import Lab as FNetLab
+from fixtures.graphs import Graph, HalfNote
+from fixtures.mnasnet import STUDY, kernels
 from fixtures.mnasnet.lab import Lab
 from fixtures.mnasnet.recipe import fp8_convolutions, recipe
 from fixtures.profiling import RUNS, LayerTime, Trace
 from fixtures.telemetry import Summary
 from fixtures.timing import GroupTiming
 from fixtures.verdicts import Measurement, Outcome
+from tests.meta import setups
 from tests.meta.engines import MIB, QUIET, Fake, product, timing
 from tests.meta.setups import B200
 from tests.meta.tiny import one_line
@@ -357,24 +359,122 @@ def test_opaque_profile_is_no_figure(opened):
     assert (shown.coverage, "myelin" in shown.problems[0]) == (0.0, True)
 
 
-def test_kernels_of_the_control(opened, monkeypatch):
-    """ONNX Runtime is watched in a session of the same graph, on the same input; in no baseline before it is switched
-    on."""
-    watched = []
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch) -> list[list[tuple[Case, Any]]]:
+    """What ONNX Runtime was watched on, by process; a node of its graphs takes 5 us."""
+    asked: list[list[tuple[Case, Any]]] = []
 
-    def watch(graph: Graph, feeds: Any, runs: int) -> Trace:
-        watched.append((graph.case, feeds))
-        nodes = [node.name for node in graph.proto.graph.node if node.op_type in ("Conv", "Gemm", "QuantizeLinear")]
-        return Trace(tuple(LayerTime(run, name, (name,), 0.005) for run in range(runs) for name in nodes))
+    def watch(cases: Iterable[tuple[Graph, Any]], runs: int) -> list[Trace]:
+        given = list(cases)
+        asked.append([(graph.case, feeds) for graph, feeds in given])
+        found = []
+        for graph, _ in given:
+            nodes = [node.name for node in graph.proto.graph.node if node.op_type in ("Conv", "Gemm", "QuantizeLinear")]
+            times = [LayerTime(run, name, (name,), 0.005) for run in range(runs) for name in nodes]
+            found.append(Trace(tuple(times)))
+        return found
 
-    monkeypatch.setattr(benches, "watch", watch)
+    monkeypatch.setattr(benches, "watched", watch)
+    return asked
+
+
+def claim_on(monkeypatch: pytest.MonkeyPatch, case: Case) -> None:
+    """Let a claim be on the kernel ratio of `case`."""
+    real = conclusions().claims["mnasnet/fp8-kernels-not-shorter"]
+    monkeypatch.setattr(benches, "claims", lambda _: {real.id: replace(real, cases=(case.id,))})
+
+
+def test_kernels_of_the_control(opened, monkeypatch, watched):
+    """ONNX Runtime is watched on the same input, with the cases that a claim compares in one process; figures of those
+    stand in baselines."""
+    claim_on(monkeypatch, FP8)
     study = opened("onnxruntime")
-    assert study.kernels(FP8)["kernel_ratio"].value == pytest.approx((53 + 34) / 53)
-    assert [case for case, _ in watched] == [FP8, FP16]
-    assert torch.equal(watched[0][1]["image"], study.inputs("digits").held_out[:1])
+    assert [study.bench.profiled(case) for case in CASES] == [False, True, True]
+    figures = study.kernels(FP8)
+    assert figures.keys() == set(kernels.FIGURES)
+    assert figures["kernel_ratio"].value == pytest.approx((53 + 34) / 53)
+    assert study.bench.kernels(FP16).problems == []
+    assert [[case for case, _ in together] for together in watched] == [[FP16, FP8]]
+    assert all(torch.equal(feeds["image"], study.inputs("digits").held_out[:1]) for _, feeds in watched[0])
+
+
+def test_profiles_that_no_claim_is_on_are_not_taken(opened, monkeypatch, watched):
+    """A profile of the control takes seconds, so it is taken for claims alone; TensorRT's baselines have all."""
+    study = opened("onnxruntime")
     assert "kernel_ratio" not in study.figures(FP8)
-    monkeypatch.setattr(benches, "PROFILED", ("onnxruntime",))
-    assert "kernel_ratio" in study.figures(FP8)
+    assert watched == []
+    claim_on(monkeypatch, FP8)
+    assert "kernel_ratio" in opened("onnxruntime").figures(FP8)
+    assert all(opened().bench.profiled(case) for case in CASES)
+
+
+@pytest.mark.parametrize(
+    ("study", "cases"),
+    [
+        (
+            "fnet",
+            {f"base-{group}-{variant}" for group in ("512-b1", "512-b8") for variant in ("fp16+hs", "fp8")}
+            | {f"base-256-b1-{variant}" for variant in ("fp16", "fp8")},
+        ),
+        ("mnasnet", {"mnasnet_100-b1-fp16", "mnasnet_100-b1-fp8"}),
+    ],
+)
+def test_profiled_cases_of_the_control(tmp_path, study, cases):
+    """Those that claims on kernel time are of, and those that they are compared with; none where nothing is timed."""
+    labs = {"fnet": FNetLab, "mnasnet": Lab}
+    for reason, expected in ((None, cases), ("not timed: made up", set())):
+        setup = replace(setups.made(tmp_path, engine="onnxruntime"), not_timed=reason)
+        bench = labs[study](setup).bench
+        assert {case.id for case in studies()[study].cases if bench.profiled(case)} == expected
+
+
+@pytest.mark.parametrize("engine", ["tensorrt", "onnxruntime"])
+def test_process_that_cannot_watch_fails_the_figure(opened, monkeypatch, engine):
+    """C19: what kept the control from being watched is the error of that figure, remembered, and of no other engine."""
+    asked = []
+
+    def crash(cases: object, runs: int) -> list[Trace]:
+        asked.append((cases, runs))
+        raise EngineError(f"{FP8}: watching ONNX Runtime crashed (SIGABRT)")
+
+    monkeypatch.setattr(benches, "watched", crash)
+    study = opened(engine)
+    if engine == "tensorrt":
+        assert study.kernels(FP8)["kernel_ratio"].problems == ()
+        return
+    for _ in range(2):
+        with one_line(EngineError, FP8.id, "SIGABRT"):
+            study.kernels(FP8)
+    assert len(asked) == 1
+
+
+# ---------------------------------------------------------------------------------------------- fp16 and small weights
+
+
+@pytest.mark.parametrize(
+    ("notes", "line"),
+    [
+        ([("conv_stem.weight", 864, 3)], "3 weights underflow in fp16: 3 of 864 in conv_stem.weight"),
+        (
+            [("a", 10, 1), ("conv_head.weight", 409600, 1200), ("b", 10, 1)],
+            "1,202 weights underflow in fp16: 1,200 of 409,600 in conv_head.weight, the others in 2 more",
+        ),
+    ],
+)
+def test_underflow_is_said_once(opened, monkeypatch, said, notes, line):
+    """What fp16 lost of a case's weights is one line, however often and for however many builds it is made."""
+    study = opened(builds=2)
+    real = study.bench._subject.graph
+    faint = tuple(HalfNote(*note) for note in notes)
+
+    def graph(case: Case) -> Graph:
+        made = real(case)
+        return replace(made, half_notes=faint) if case == FP16 else made
+
+    monkeypatch.setattr(study, "graph", graph)
+    study._begin(build=0)
+    study.record(FP16)
+    assert [each for each in said if "underflow" in each] == [f"mnasnet: {FP16}: {line}"]
 
 
 # ---------------------------------------------------------------------------------------------- for the report
