@@ -166,7 +166,7 @@ def test_fault_of_one_build_reaches_the_record(opened, gpu, monkeypatch):
 
     monkeypatch.setattr(benches, "open_gpu_engine", faulty)
     problems = opened(builds=2).record(FP8).problems
-    assert problems.keys() == {"latency", "speedup", "plan_size", "plan_change", "extra_layers", "kernel_ratio"}
+    assert problems.keys() == {"latency", "speedup", "plan_size", "plan_change", "extra_layers"}
     assert problems["speedup"] == (
         "digits-b1-fp8: asked for fp8 with 34 FP8 GEMMs and convolutions, but the engine has 0"
     )
@@ -406,6 +406,11 @@ def test_profiles_that_no_claim_is_on_are_not_taken(opened, monkeypatch, watched
     claim_on(monkeypatch, FP8)
     assert "kernel_ratio" in opened("onnxruntime").figures(FP8)
     assert all(opened().bench.profiled(case) for case in CASES)
+
+
+def test_profiles_are_of_the_first_build(opened):
+    """A profile shows where time goes and not how much, so rebuilding does not repeat it, on either engine."""
+    assert not any(opened().rebuilt(1).bench.profiled(case) for case in CASES)
 
 
 @pytest.mark.parametrize(

@@ -20,9 +20,9 @@ def test_id_and_group():
 
 
 def test_grid_is_the_studys():
-    """Models, windows and batches are those it printed, each in all its variants, and each model is pinned."""
+    """Models, windows and batches are those it printed, each in the variants it timed, and each model is pinned."""
     wide = {"fp32", "fp16", "fp16+hs", "fp16+dft32", "fp8", "fp8-no-output-dense"}
-    narrow = wide - {"fp16+hs", "fp16+dft32"}
+    narrow, at_batch_8 = wide - {"fp16+hs", "fp16+dft32"}, wide - {"fp16", "fp16+dft32"}
     found: dict[str, set[str]] = {}
     for case in FNET.cases:
         found.setdefault(case.group, set()).add(case.variant)
@@ -32,8 +32,8 @@ def test_grid_is_the_studys():
         "base-128-b1": narrow,
         "large-512-b1": wide,
         "large-256-b1": narrow,
-        "base-512-b8": wide,
-        "large-512-b8": wide,
+        "base-512-b8": at_batch_8,
+        "large-512-b8": at_batch_8,
     }
     assert {case.model for case in FNET.cases} == FNET.checkpoints.keys()
 

@@ -297,12 +297,22 @@ def test_figure_of_several_builds():
     assert problems_of(*builds, throttled) == {"kl_mean": "throttled"}
 
 
-def test_figure_that_some_builds_lack():
-    """C21: it is no figure of the others alone."""
-    with one_line(InputError, "agreement was measured in some of 2 builds only"):
-        as_figures(
-            {"kl_mean": Measurement(0.01, 8), "agreement": Measurement(0.9, 8)}, {"kl_mean": Measurement(0.01, 8)}
-        )
+def test_figure_of_the_first_build_alone():
+    """Kernel profiles are of one build: such a figure has no spread, which is unknown and not zero."""
+    first = {"kl_mean": Measurement(0.012, 8), "ffn_share": Measurement(0.2, 20)}
+    found = as_figures(
+        first, {"kl_mean": Measurement(0.010, 8)}, {"kl_mean": Measurement(0.011, 8)}, once=["ffn_share"]
+    )
+    assert found["ffn_share"] == Figure(0.2, "share", 20)
+    assert found["kl_mean"] == Figure(0.011, "nats", 8, low=0.010, high=0.012)
+
+
+@pytest.mark.parametrize("having", [(0,), (1,), (0, 1)])
+def test_figure_that_some_builds_lack(having):
+    """C21: it is no figure of the others alone, be it the first build's."""
+    names = [("kl_mean", "agreement") if build in having else ("kl_mean",) for build in range(3)]
+    with one_line(InputError, "agreement was measured in some of 3 builds only"):
+        as_figures(*(dict.fromkeys(found, Measurement(0.9, 8)) for found in names))
 
 
 def test_environment(monkeypatch, tmp_path):

@@ -15,7 +15,7 @@ import pytest
 from fixtures import profiling
 from fixtures.conclusions import conclusions
 from fixtures.documented import documented
-from fixtures.engines.onnxruntime_profile import HOST_ONLY, from_onnxruntime, joined, watch
+from fixtures.engines.onnxruntime_profile import joined, watch
 from fixtures.engines.tensorrt import LayerTime as TensorRTTime
 from fixtures.errors import EngineError
 from fixtures.fnet import kernels
@@ -458,43 +458,10 @@ def test_watched_process_without_kernels(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_host_times_alone_are_refused(session):
-    """C19: what released wheels write is no time of a GPU, and nothing is made up from it."""
-    assert from_onnxruntime(session.text) == Trace((), (HOST_ONLY,))
-
-
-def with_kernels(session, parent):
-    """The session's profile as a build with CUDA profiling writes it: kernels behind the node that launched them."""
-    events = []
-    for event in session.events:
-        events.append(event)
-        if event["cat"] == "Node":
-            took = int(KERNEL_US.get(event["args"]["op_name"], 1.0))
-            names = {"op_name": event["args"]["op_name"], **({"parent_name": event["name"]} if parent else {})}
-            args = {"stream": "7", "grid_x": "16", **names}
-            kernel = {"cat": "Kernel", "name": "sgemm_128x64", "ts": event["ts"] + 10**6, "dur": took, "args": args}
-            events.append({"pid": -1, "tid": -1, "ph": "X", **kernel})
-    return events
-
-
-@pytest.mark.parametrize("parent", [False, True], ids=["operator", "parent"])
-def test_kernels_of_its_own(session, parent):
-    """With kernels in the session's profile they are taken from there, in both forms that it has had."""
-    found = from_onnxruntime(json.dumps(with_kernels(session, parent)), warmup_calls=CALLS - WATCHED)
-    assert found.problems == ()
-    assert found.layers == joined(session.text, session.start_ns, written(kernels_of(session))).layers
-
-
-def test_kernel_that_names_no_node(session):
-    """C19: a kernel without a parent lowers the coverage."""
-    events = with_kernels(session, parent=True)
-    orphan = {"cat": "Kernel", "name": "memset", "ts": 10**9, "dur": 1, "args": {"stream": "7"}}
-    assert from_onnxruntime(json.dumps([*events, orphan])).layers[-1] == LayerTime(CALLS - 1, "memset", (), 0.001)
-
-
 @pytest.mark.parametrize("text", ["", "<html>", "[1]", '[{"cat": "Node"}]', "null"])
 def test_no_profile_at_all(session, text):
     """A file of another form is an error of one line, whichever of the two it is."""
-    for read in (lambda: from_onnxruntime(text), lambda: joined(session.text, session.start_ns, text)):
+    whole = session.text, written(kernels_of(session))
+    for session_text, kernels_text in ((text, whole[1]), (whole[0], text)):
         with tiny.one_line(EngineError, "cannot be read"):
-            read()
+            joined(session_text, session.start_ns, kernels_text)
