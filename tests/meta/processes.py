@@ -109,6 +109,51 @@ def pytest_configure(config):
 """
 
 
+# A study's figures over several runs: the same, 8% and 16% off, in the form of another suite, and a claim that flips.
+# They are kept in a folder of their own, beside this file.
+OVER_TIME = """
+from pathlib import Path
+import pytest
+from fixtures import baselines, recording
+from fixtures.baselines import Figure, Inputs, Origin
+from fixtures.movement import CaseFigures
+from fixtures.verdicts import Measurement
+
+FOLDER = Path(__file__).parent / "baselines"
+every_case = pytest.mark.every_case("fnet")
+
+for module in (baselines, recording):  # for good: records are written after the last test, and the process is its own
+    module.MEASURED, module.PINNED = FOLDER / "measured", FOLDER / "pinned"
+
+def figures(case, value):
+    inputs = Inputs({case.model: Origin("made up", "0" * 64)}, {f"{case.model}-{case.window}": Origin("made up", "1" * 64)})
+    return CaseFigures(case.id, "2" * 64, inputs, {"kl_mean": Figure(value, "nats", 300)})
+
+def test_poison():
+    for path in FOLDER.glob("measured/*/*/*.json"):
+        path.write_text(path.read_text().replace('"schema": 2', '"schema": 1'))
+
+@every_case
+def test_first(case, unmoved):
+    unmoved(figures(case, 0.0100))
+
+def test_interrupt():
+    raise KeyboardInterrupt
+
+@every_case
+def test_second(case, unmoved):
+    unmoved(figures(case, 0.0108))
+
+@every_case
+def test_third(case, unmoved):
+    unmoved(figures(case, 0.0116))
+
+@pytest.mark.claim("fnet/fp8-no-output-dense-kl")
+def test_flip(case, expect):
+    expect(Measurement(0.99, 8, exact=True))
+"""
+
+
 @dataclass(frozen=True)
 class Ended:
     """One run: its exit code, all that it printed, and the CPU seconds of its process until then."""
@@ -197,7 +242,21 @@ class Runs:
         side_by_side = {"side by side": [*as_here, "-n", "2", *hub, *written, str(made_up)]}
         path = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
         offline = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(folder / "hub"), "PYTHONPATH": path}
+        over_time = folder / "test_over_time.py"
+        over_time.write_text(OVER_TIME)
+        chosen = [*as_here, str(over_time), "-k"]
+        in_turn = {
+            "recorded": [*chosen, "first", "--record"],
+            "again": [*chosen, "first"],
+            "interrupted": [*chosen, "third or interrupt", "--record"],
+            "one step": [*chosen, "second"],
+            "flip": [*chosen, "second or flip", "--record"],
+            "accepted flip": [*chosen, "second or flip", "--record", "--accept-flip", "seen on two machines"],
+            "slow drift": [*chosen, "third"],
+            "older schema": [*chosen, "poison or first or flip"],
+        }
         self._processes = (
+            Process(in_turn, folder / "in-turn.log"),
             Process(one_by_one, folder / "one-by-one.log", **offline),
             Process(side_by_side, folder / "side-by-side.log"),
         )

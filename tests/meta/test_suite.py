@@ -188,3 +188,51 @@ def test_figure_that_is_printed_elsewhere_is_no_pass(runs):
 def test_header(runs):
     """What is compared stands above the results."""
     assert "engine: onnxruntime (no TensorRT with a GPU), device: cpu (no CUDA GPU)" in runs["side by side"].output
+
+
+# ---- baselines over several runs
+
+
+def test_recorded_and_run_again_is_green(runs):
+    """The first record is pinned too, and the same figures hold against it."""
+    assert runs["recorded"].code == pytest.ExitCode.OK
+    assert re.findall(
+        r"^(recorded|pinned) .*/cpu/onnxruntime-.*/fnet.json$", runs["recorded"].output, re.MULTILINE
+    ) == [
+        "recorded",
+        "pinned",
+    ]
+    assert runs["again"].code == pytest.ExitCode.OK
+    assert re.search(r"^\d+ figures compared, 0 outside their tolerance$", runs["again"].output, re.MULTILINE)
+
+
+def test_interrupted_run_leaves_the_baseline_as_it_was(runs):
+    """A step of 8% from what was recorded first still holds, so the 16% of the interrupted run are not there."""
+    assert runs["interrupted"].code == pytest.ExitCode.INTERRUPTED
+    assert not re.search(r"^(recorded|pinned) ", runs["interrupted"].output, re.MULTILINE)
+    assert runs["one step"].code == pytest.ExitCode.OK
+
+
+def test_flip_is_recorded_with_a_reason_alone(runs):
+    """Without one the run says which claim flipped; with one the record is written, though the run stays red."""
+    assert runs["flip"].code == pytest.ExitCode.TESTS_FAILED
+    assert "failed: fnet/fp8-no-output-dense-kl flipped; confirm it" in runs["flip"].output
+    assert runs["accepted flip"].code == pytest.ExitCode.TESTS_FAILED
+    assert re.search(r"^recorded .*fnet.json$", runs["accepted flip"].output, re.MULTILINE)
+
+
+def test_slow_drift_is_red(runs):
+    """Two steps of 8% hold each against the record before it, and not against the pinned one."""
+    run = runs["slow drift"]
+    assert run.code == pytest.ExitCode.TESTS_FAILED
+    moved = [line for line in run.output.splitlines() if ": kl_mean 0.0116 nats, was " in line]
+    assert moved
+    assert all("was pinned at 0.01 nats" in line for line in moved)
+
+
+def test_older_baseline_is_named_and_hides_nothing(runs):
+    """C25: one bad file fails what rests on it, by its name and the way out, and what does not is judged all the same."""
+    run = runs["older schema"]
+    assert run.code == pytest.ExitCode.TESTS_FAILED
+    assert "fnet.json: schema 1, and this suite reads 2; record it anew" in run.output
+    assert re.search(r"^fnet/fp8-no-output-dense-kl .*flipped$", run.output, re.MULTILINE)
