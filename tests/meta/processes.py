@@ -126,8 +126,9 @@ for module in (baselines, recording):  # for good: records are written after the
     module.MEASURED, module.PINNED = FOLDER / "measured", FOLDER / "pinned"
 
 def figures(case, value):
-    inputs = Inputs({case.model: Origin("made up", "0" * 64)}, {f"{case.model}-{case.window}": Origin("made up", "1" * 64)})
-    return CaseFigures(case.id, "2" * 64, inputs, {"kl_mean": Figure(value, "nats", 300)})
+    origin = Origin("made up", "0" * 64)
+    inputs = Inputs({case.model: origin}, {f"{case.model}-{case.window}": origin})
+    return CaseFigures(case.id, "1" * 64, inputs, {"kl_mean": Figure(value, "nats", 300)})
 
 def test_poison():
     for path in FOLDER.glob("measured/*/*/*.json"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+from math import nan
 
 import numpy as np
 import onnx
@@ -22,7 +23,7 @@ from fixtures.fnet import graph as fnet
 from fixtures.fnet.graph import dft_matrices
 from fixtures.fnet.recipe import RECIPES
 from fixtures.fnet.reference import Reference
-from fixtures.graphs import Graph
+from fixtures.graphs import Builder, Graph
 from tests.meta import tiny
 
 HALF = ("fp16", "fp16+hs", "fp16+dft32", "fp8", "fp8-no-output-dense")
@@ -259,6 +260,21 @@ def test_constant_beyond_fp16_is_refused_by_name():
     with tiny.one_line(InputError, WORD_TABLE, "70000", "65504", "keep it in fp32"):
         tiny.graph("fp16", of=huge)
     assert tiny.graph("fp32", of=huge).weights[WORD_TABLE].min() == -70000.0
+
+
+@pytest.mark.parametrize(
+    ("value", "kept"), [(65519.0, 65504.0), (-65519.0, -65504.0), (65520.0, None), (-65520.0, None), (nan, None)]
+)
+def test_where_fp16_ends(value, kept):
+    """What rounds to fp16's largest value is that, what rounds to infinity is refused, and so is what is no number."""
+    builder = Builder()
+    array = np.array([value, 1.0], np.float32)
+    if kept is None:
+        with tiny.one_line(InputError, "constant 'bias' reaches", "keep it in fp32"):
+            builder.constant_as("bias", array, "fp16")
+    else:
+        builder.output(builder.op("Identity", "out", builder.constant_as("bias", array, "fp16")), np.float16, [2])
+        assert builder.build(Case("fnet", "tiny", 4, 1, "fp16")).weights["bias"].tolist() == [kept, 1.0]
 
 
 def test_constant_that_vanishes_in_fp16_is_refused_by_name():

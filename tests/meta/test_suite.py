@@ -231,7 +231,7 @@ def test_slow_drift_is_red(runs):
 
 
 def test_older_baseline_is_named_and_hides_nothing(runs):
-    """C25: one bad file fails what rests on it, by its name and the way out, and what does not is judged all the same."""
+    """C25: a bad file fails what rests on it, with the way out, and what does not is judged all the same."""
     run = runs["older schema"]
     assert run.code == pytest.ExitCode.TESTS_FAILED
     assert "fnet.json: schema 1, and this suite reads 2; record it anew" in run.output
