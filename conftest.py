@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import shlex
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -25,12 +27,14 @@ from fixtures.gpus import gate, probe
 from fixtures.movement import CaseFigures
 from fixtures.setup import DEVICES, ENGINES, IMPLIED, Setup, decide, has_tensorrt
 from fixtures.timing import GPU_TIME, not_timed_reason
-from fixtures.verdicts import Measurement, Outcome, Verdict
+from fixtures.verdicts import UNMOVED, Measurement, Outcome, Verdict
 from fixtures.waivers import Waiver
 
 SETUP = pytest.StashKey[Setup]()
 WAIVERS = pytest.StashKey[tuple[Waiver, ...]]()  # those that apply to this run
 KEPT = pytest.StashKey[list[tuple[str, Any]]]()  # entries of `evidence` that a test leaves
+EVIDENCE = pytest.StashKey[Evidence]()  # what all tests left
+CAUSES = pytest.StashKey[list[str]]()  # what may have moved figures
 CONTROL = pytest.StashKey[Document | None]()
 NOTES = pytest.StashKey[list[str]]()  # what the summary must say beside the verdicts
 
@@ -42,8 +46,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--checkpoints", metavar="hub|synthetic|DIR", help="weights (default: hub on a GPU, else synthetic)"
     )
-    group.addoption("--datasets", metavar="hub|embedded|DIR", help="text (default: hub on a GPU, else embedded)")
-    group.addoption("--samples", metavar="N", help="passages a case (default: the study's on a GPU, few without one)")
+    group.addoption(
+        "--datasets", metavar="hub|embedded|DIR", help="text and images (default: hub on a GPU, else embedded)"
+    )
+    group.addoption(
+        "--samples", metavar="N", help="passages or images a case (default: each study's own on a GPU, few without one)"
+    )
     group.addoption(
         "--engine-cache", metavar="DIR", type=Path, help="cache (default: .engine-cache beside conftest.py)"
     )
@@ -63,26 +71,38 @@ def pytest_configure(config: pytest.Config) -> None:
     except SuiteError as error:
         raise pytest.UsageError(str(error)) from error
     workers = config.getoption("numprocesses", 0) or int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 0))
-    if option.record and workers:
-        raise pytest.UsageError("--record: a baseline is the work of one process; run without -n")
-    if option.accept_flip is not None and not (option.record and option.accept_flip.strip()):
-        raise pytest.UsageError("--accept-flip: give the reason, together with --record")
+    not_timed = not_timed_reason(
+        on_gpu=decision.device == "cuda",
+        workers=workers,
+        has_benchmark=config.pluginmanager.hasplugin("benchmark"),
+        benchmark_disabled=any(config.getoption(f"benchmark_{word}", False) for word in ("disable", "skip")),
+    )
+    if problem := _contradiction(option, decision.device, workers, not_timed):
+        raise pytest.UsageError(problem)
     config.stash[SETUP] = Setup(
         **vars(decision),
         cache=Cache(option.engine_cache or config.rootpath / ".engine-cache"),
         save_graphs=option.save_graphs,
         say=_progress(config),
         builds=recording.BUILDS[decision.device] if option.record else 1,
-        not_timed=not_timed_reason(
-            on_gpu=decision.device == "cuda",
-            workers=workers,
-            has_benchmark=config.pluginmanager.hasplugin("benchmark"),
-            benchmark_disabled=any(config.getoption(f"benchmark_{word}", False) for word in ("disable", "skip")),
-        ),
+        not_timed=not_timed,
     )
-    if (option.before is None) != (option.here is None):
-        raise pytest.UsageError("--before and --here go together: pytest tests/compare --before=FILE --here=FILE")
     config.stash[NOTES] = []
+
+
+def _contradiction(option: argparse.Namespace, device: str, workers: int, not_timed: str | None) -> str | None:
+    """Why these options do not go together; None where they do."""
+    if option.record and workers:
+        return "--record: a baseline is the work of one process; run without -n"
+    if option.record and device == "cuda" and not_timed:
+        return f"--record: a GPU's baseline holds times, and this run is {not_timed}"
+    if option.accept_flip is not None and not (option.record and option.accept_flip.strip()):
+        return "--accept-flip: give the reason, together with --record"
+    if (option.before is None) != (option.here is None):
+        return "--before and --here go together: pytest tests/compare --before=FILE --here=FILE"
+    if option.before is not None and (option.record or option.control or option.markexpr):
+        return "--before and --here compare two recorded runs: leave --record, --control and -m out"
+    return None
 
 
 def _progress(config: pytest.Config) -> Callable[[str], None]:
@@ -107,17 +127,23 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Reads what a run is judged by, so that a file that is not sound ends it before an hour of work."""
+    """Reads the waivers and the control, so that a file that is not sound ends the run before an hour of work."""
     setup = session.config.stash[SETUP]
     try:
-        known, subject = waivers.read(), runtime(setup.engine, setup.device)
         path = session.config.option.control
         session.config.stash[CONTROL] = publish.control(path, setup) if path else None
+        session.config.stash[WAIVERS] = _applicable(session.config)
     except SuiteError as error:
         raise pytest.UsageError(str(error)) from error
-    today = datetime.now(UTC).date()
-    gpu = setup.gpu.slug if setup.gpu else setup.device
-    session.config.stash[WAIVERS] = waivers.applicable(known, gpu, subject.library, subject.version, today)
+
+
+def _applicable(config: pytest.Config) -> tuple[Waiver, ...]:
+    """The waivers for what is judged: this run's device and engine, or those of a record."""
+    setup, option = config.stash[SETUP], config.option
+    if option.before is not None:
+        return compare.waived(compare.pairs(option.before, option.here))
+    subject, gpu = runtime(setup.engine, setup.device), setup.gpu.slug if setup.gpu else setup.device
+    return waivers.applicable(waivers.read(), gpu, subject.library, subject.version, datetime.now(UTC).date())
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -141,6 +167,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """
     setup = config.stash[SETUP]
     groups: dict[str, int] = {}
+    if config.option.before is not None and any(item.path.parent.name != "compare" for item in items):
+        raise pytest.UsageError(
+            "--before and --here compare two recorded runs: pytest tests/compare, and no other tests"
+        )
     for item in items:
         params = _params(item)
         case = params.get("case")
@@ -176,9 +206,7 @@ def setup(request: pytest.FixtureRequest) -> Setup:
 def timed(setup: Setup) -> None:
     """For tests of speed: leaves them out, by name, where nothing is timed."""
     if setup.not_timed:
-        if setup.asked:
-            pytest.fail(setup.not_timed, pytrace=False)  # a gate without times must not be green
-        pytest.skip(f"left out: {setup.not_timed}")
+        _leave_out(setup, setup.not_timed)
 
 
 @pytest.fixture
@@ -188,10 +216,22 @@ def tensorrt(setup: Setup) -> None:
         pytest.skip("left out: plans are TensorRT's")
 
 
+def _leave_out(setup: Setup, reason: str) -> NoReturn:
+    """Ends a test that cannot be decided here: a skip, but a failure under a gate, which may not be green for it."""
+    if setup.asked:
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(f"left out: {reason}")
+
+
+@pytest.fixture(scope="session")
+def waived(request: pytest.FixtureRequest) -> tuple[Waiver, ...]:
+    """The waivers that apply to what this run judges."""
+    return request.config.stash[WAIVERS]
+
+
 @pytest.fixture
-def hold(request: pytest.FixtureRequest) -> Callable[[Sequence[Verdict]], None]:
+def hold(request: pytest.FixtureRequest, waived: tuple[Waiver, ...]) -> Callable[[Sequence[Verdict]], None]:
     """Reports verdicts, and fails the test unless each of them holds or is waived."""
-    waived = request.config.stash[WAIVERS]
 
     def check(verdicts: Sequence[Verdict]) -> None:
         red = []
@@ -222,7 +262,7 @@ def expect(hold: Callable[[Sequence[Verdict]], None], claim: Claim, case: Case) 
         if longer is not None and measured.judged(claim.limits, Outcome.FLIPPED) is Outcome.INCONCLUSIVE:
             measured = longer()
         verdict = movement.of_claim(claim, case.id, measured)
-        if why is not None and verdict.outcome is not Outcome.HOLDS:
+        if why is not None and verdict.outcome is not Outcome.HOLDS and not verdict.note:
             verdict = replace(verdict, note=why())
         hold([verdict])
 
@@ -303,15 +343,14 @@ def unmoved(
     only kept, to become one."""
 
     def check(found: CaseFigures) -> None:
+        if setup.not_timed and setup.device == "cuda":
+            _leave_out(setup, f"a GPU's baseline holds times, and this run is {setup.not_timed}")
         keep(evidence.kept_figures(case.study, found))
         if request.config.option.record:
             return
         choices = movement.choices(setup, case.study, found.inputs)
-        if choices[movement.UNMOVED].measured is None:
-            missing = f"no baseline: {choices[movement.UNMOVED].why}; --record writes one"
-            if setup.asked:
-                pytest.fail(missing, pytrace=False)  # a gate that compares nothing must not be green
-            pytest.skip(f"left out: {missing}")
+        if choices[UNMOVED].measured is None:
+            _leave_out(setup, f"no baseline: {choices[UNMOVED].why}; --record writes one")
         hold([verdict for claim, choice in choices.items() for verdict in movement.compare(choice, found, claim)])
 
     return check
@@ -333,44 +372,81 @@ def pytest_runtest_makereport(
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Under `--record`, writes baselines from a run that was whole and green; under `--report`, the run's pages. A gate
-    that compared nothing fails, and so does a waiver that is out of date."""
+    that compared nothing fails, and so does a waiver that is out of date. What goes wrong in one of these steps is a
+    line of the summary and a red run, and stops none of the others."""
     config = session.config
-    setup, notes, applied, found = config.stash[SETUP], config.stash[NOTES], config.stash[WAIVERS], _evidence(config)
     if hasattr(config, "workerinput") or config.option.collectonly:
         return
-    try:
-        if config.option.record:
-            notes += recording.record(found, setup, exitstatus, config.option.accept_flip)
+    setup, option, notes, applied = config.stash[SETUP], config.option, config.stash[NOTES], config.stash[WAIVERS]
+    found = config.stash[EVIDENCE] = _evidence(config)
+    compared: list[publish.Sides] = []
+    if ended := recording.CUT_SHORT.get(exitstatus):
+        notes.append(f"not a whole run: {ended}")
+    with _failing(notes):
+        compared += publish.sides(found, setup)
+    with _failing(notes):
+        if option.record:
+            notes += recording.record(found, setup, exitstatus, option.accept_flip)
         elif setup.asked:
-            compared = [each for each in found.verdicts if each.outcome is not Outcome.INVALID]
-            if problem := gate(setup.asked, probe(), None, len(compared), len(found.verdicts)):
+            judged = [each for each in found.verdicts if each.outcome is not Outcome.INVALID]
+            if problem := gate(setup.asked, probe(), None, len(judged), len(found.verdicts)):
                 raise SuiteError(problem)
-    except SuiteError as error:
-        notes.append(f"failed: {error}")
-    notes += [f"failed: {problem}" for problem in waivers.problems(waivers.read(), datetime.now(UTC).date())]
-    notes += waivers.lines(applied, found.verdicts)
-    if config.option.report is not None:
+    with _failing(notes):
+        known = waivers.read()
+        notes += [f"failed: {problem}" for problem in waivers.problems(known, datetime.now(UTC).date())]
+        notes += waivers.lines(applied, found.verdicts)
+    with _failing(notes):
         command = shlex.join(["pytest", *config.invocation_params.args])
-        if config.option.before is not None:
-            pairs = compare.pairs(config.option.before, config.option.here)
-            whole = compare.document_of(pairs, found.verdicts, command, len(found.failed))
+        if option.before is None:
+            whole = publish.of_run(found, setup, compared, notes, command, config.stash[CONTROL], applied)
         else:
-            whole = publish.of_run(found, setup, notes, command, config.stash[CONTROL], applied)
-        notes += publish.write(config.option.report, whole)
+            whole = _comparison(config, found, notes, command)
+            notes += compare.remarks(compare.pairs(option.before, option.here))
+        config.stash[CAUSES] = publish.cause_lines(whole)
+        if option.report is not None:
+            notes += publish.write(option.report, whole, [each.here for each in compared])
     if any(note.startswith("failed: ") for note in notes):
         session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
+
+
+@contextmanager
+def _failing(notes: list[str]) -> Iterator[None]:
+    """Turns an error of the block into a line that fails the run."""
+    try:
+        yield
+    except (SuiteError, OSError) as error:
+        notes.append(f"failed: {error}")
+
+
+def _comparison(config: pytest.Config, found: Evidence, notes: Sequence[str], command: str) -> Document:
+    """The document of a comparison of two recorded runs, as its tests found it."""
+    applied = config.stash[WAIVERS]
+    return compare.document_of(
+        compare.pairs(config.option.before, config.option.here),
+        found.verdicts,
+        command,
+        found.passed,
+        len(found.failed),
+        left_out=found.left_out,
+        failures=found.failures,
+        notes=notes,
+        applied=applied,
+    )
 
 
 def _evidence(config: pytest.Config) -> Evidence:
     """What all tests left, whichever process they ran in."""
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     stats = reporter.stats.values() if reporter is not None else ()
-    return evidence.collect(each for group in stats for each in group if isinstance(each, pytest.TestReport))
+    kinds = (pytest.TestReport, pytest.CollectReport)
+    return evidence.collect(each for group in stats for each in group if isinstance(each, kinds))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    notes = config.stash[NOTES]
-    sections = report.sections(_evidence(config).verdicts, config.stash[SETUP], notes)
+    notes, found = config.stash[NOTES], config.stash.get(EVIDENCE, Evidence())
+    sections = report.sections(found.verdicts, config.stash[SETUP], notes)
+    if causes := config.stash.get(CAUSES, []):
+        sections = {"what may be the cause": causes, **sections} if found.verdicts else sections
     for title, lines in sections.items():
         terminalreporter.section(title)
         for line in lines:

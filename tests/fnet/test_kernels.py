@@ -2,6 +2,7 @@
 
 import pytest
 
+from fixtures.errors import EngineError
 from fixtures.fnet import STUDY
 
 pytestmark = pytest.mark.usefixtures("timed")
@@ -46,4 +47,5 @@ def test_kernel_split(fnet, case, evidence):
     if not fnet.bench.profiled(case):
         pytest.skip("left out: no claim is on this case's kernels")
     evidence("kernels", found := fnet.bench.kernels(case))
-    assert found.problems == []
+    if found.problems:
+        raise EngineError(f"{case}: no kernel time is known: {'; '.join(found.problems)}")

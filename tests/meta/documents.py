@@ -23,8 +23,7 @@ from fixtures.document import (
     Rounds,
     Waived,
 )
-from fixtures.movement import AS_PRINTED, UNDRIFTED, UNMOVED
-from fixtures.verdicts import Interval, Limits, Outcome, margin
+from fixtures.verdicts import AS_PRINTED, UNDRIFTED, UNMOVED, Interval, Limits, Outcome, margin
 
 Times = Mapping[str, Mapping[str, float]]
 

@@ -31,7 +31,7 @@ MADE_UP = """
 import pytest
 from fixtures import evidence
 from fixtures.cases import studies
-from fixtures.movement import UNMOVED
+from fixtures.verdicts import UNMOVED
 from fixtures.verdicts import Measurement, Outcome, Verdict, band
 
 claim = pytest.mark.claim
@@ -116,6 +116,7 @@ from pathlib import Path
 import pytest
 from fixtures import baselines, recording
 from fixtures.baselines import Figure, Inputs, Origin
+from fixtures.conclusions import claims
 from fixtures.movement import CaseFigures
 from fixtures.verdicts import Measurement
 
@@ -149,7 +150,18 @@ def test_second(case, unmoved):
 def test_third(case, unmoved):
     unmoved(figures(case, 0.0116))
 
-@pytest.mark.claim("fnet/fp8-no-output-dense-kl")
+FLIPS = "fnet/fp8-no-output-dense-kl"
+
+@pytest.mark.claim(*(id for id in claims("fnet") if id != FLIPS))
+def test_claims(claim, case, expect):
+    limits = claim.limits
+    expect(Measurement(limits.high if limits.low is None else limits.low, 8, exact=True))
+
+@pytest.mark.claim(FLIPS)
+def test_kept(case, expect):
+    expect(Measurement(0.6, 8, exact=True))
+
+@pytest.mark.claim(FLIPS)
 def test_flip(case, expect):
     expect(Measurement(0.99, 8, exact=True))
 """
@@ -222,6 +234,8 @@ class Runs:
             "reason without a record": ["--accept-flip", "confirmed"],
             "no reason": ["--record", "--accept-flip", " "],
             "one side": ["--before", "a.json", "--collect-only"],
+            "no records": ["tests/compare", "--before=/no/such.json", "--here=/no/such.json"],
+            "other tests beside": ["tests/fnet", "--before=/no/such.json", "--here=/no/such/other.json"],
             "no control": ["--control", str(folder / "absent.json")],
             "record side by side": ["--record", "-n", "2", "--collect-only", "-q"],
             "collect": ["--collect-only", "-q"],
@@ -247,14 +261,16 @@ class Runs:
         over_time.write_text(OVER_TIME)
         chosen = [*as_here, str(over_time), "-k"]
         in_turn = {
-            "recorded": [*chosen, "first", "--record"],
+            "recorded": [*chosen, "first or claims or kept", "--record"],
+            "unchecked": [*chosen, "first", "--record"],
             "again": [*chosen, "first"],
-            "interrupted": [*chosen, "third or interrupt", "--record"],
+            "interrupted": [*chosen, "third or claims or kept or interrupt", "--record"],
             "one step": [*chosen, "second"],
-            "flip": [*chosen, "second or flip", "--record"],
-            "accepted flip": [*chosen, "second or flip", "--record", "--accept-flip", "seen on two machines"],
-            "slow drift": [*chosen, "third"],
-            "older schema": [*chosen, "poison or first or flip"],
+            "flip": [*chosen, "second or claims or flip", "--record"],
+            "accepted flip": [*chosen, "second or claims or flip", "--record", "--accept-flip", "seen on two machines"],
+            "slow drift": [*chosen, "third", f"--report={folder / 'drift'}"],
+            "report that cannot be written": [*chosen, "kept", "--report=/proc/report"],
+            "older schema": [*chosen, "poison or first or flip", f"--report={folder / 'poisoned'}"],
         }
         self._processes = (
             Process(in_turn, folder / "in-turn.log"),

@@ -302,19 +302,6 @@ def test_committed_baselines_are_sound() -> None:
         assert read(path)
 
 
-@pytest.mark.parametrize(
-    ("figure", "spread"),
-    [
-        (Figure(0.7, "ms", 9, low=0.6, high=0.9), 0.3),
-        (Figure(0.7, "ms", 9), None),
-        (Figure(0.7, "ms", 1, low=0.7, high=0.7), None),
-    ],
-)
-def test_spread_of_one_round_is_unknown(figure: Figure, spread: float | None) -> None:
-    """C25: one round has no spread, which is not a spread of 0."""
-    assert figure.spread == (spread and pytest.approx(spread))
-
-
 # ---------------------------------------------------------------------------------------------- choice
 
 
@@ -345,6 +332,12 @@ def test_another_device_has_no_baseline(tmp_path: Path, device: str) -> None:
     """C21: a GPU's baseline serves no other GPU, nor its slice, nor a CPU; the reason lists what is recorded."""
     record(tmp_path, measured())
     assert choice(tmp_path, device=device) == (None, f"nothing is recorded on {device} (recorded on: nvidia-h200)")
+
+
+def test_device_of_the_same_folder_has_no_baseline(tmp_path: Path) -> None:
+    """C39: two names that differ in punctuation alone are one folder, and still two devices."""
+    record(tmp_path, measured(device="NVIDIA X+1"))
+    assert choice(tmp_path, device="NVIDIA X 1") == (None, "onnxruntime 1.31.1 is recorded on NVIDIA X+1")
 
 
 def test_absent_folder_is_no_baseline(tmp_path: Path) -> None:

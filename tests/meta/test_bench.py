@@ -26,8 +26,8 @@ from fixtures.mnasnet.lab import Lab
 from fixtures.mnasnet.recipe import fp8_convolutions, recipe
 from fixtures.profiling import RUNS, LayerTime, Trace
 from fixtures.telemetry import Summary
-from fixtures.timing import GroupTiming
-from fixtures.verdicts import Measurement, Outcome
+from fixtures.timing import AGAIN, GroupTiming
+from fixtures.verdicts import Limits, Measurement, Outcome
 from tests.meta import setups
 from tests.meta.engines import MIB, QUIET, Fake, product, timing
 from tests.meta.setups import B200
@@ -65,6 +65,7 @@ class Gpu:
         self.extra: dict[int, int] = {}  # layers of the FP8 engine more, by build
         self.quantized = "fp8"  # what the convolutions of the recipe are built in
         self.problems: tuple[str, ...] = ()
+        self.spread = 0.0  # how far an engine is from itself, timed twice
         monkeypatch.setattr(benches, "open_gpu_engine", self.open)
         monkeypatch.setattr(benches, "time_group", self.time)
         monkeypatch.setattr(benches, "CudaClock", lambda: "the clock")
@@ -85,7 +86,13 @@ class Gpu:
         self.timed.append({"engines": list(engines), "feeds": feeds, **options})
         (build,) = {build for build, found in self.opened.items() for each in found if each in engines.values()}
         ms = {name: MS[name.rpartition("-")[2]] * self.scale.get(build, 1.0) for name in engines}
-        return timing(ms, self.problems)
+        found = timing(ms, self.problems)
+        again = {
+            name: tuple(ms * (1 + self.spread) for ms in times)
+            for name, times in found.rounds_ms.items()
+            if name.endswith(AGAIN)
+        }
+        return replace(found, rounds_ms={**found.rounds_ms, **again})
 
 
 @pytest.fixture
@@ -217,6 +224,22 @@ def test_throttled_times_are_no_figures(opened, gpu):
     found = study.record(FP8).problems
     assert found == dict.fromkeys(("latency", "speedup"), "GPU throttled: hw_slowdown")
     assert len(gpu.timed) == 3  # measured again twice
+
+
+@pytest.mark.parametrize(
+    ("spread", "outcome", "words"), [(0.0005, Outcome.HOLDS, ""), (0.09, Outcome.INVALID, "noise")]
+)
+def test_band_narrower_than_the_group_is_noisy_is_none(opened, gpu, spread, outcome, words):
+    """A ratio is judged by how far one engine of its group is from itself: a claim with a band narrower than that is
+    invalid and says so; a quiet group changes nothing, and an open limit cannot be too narrow."""
+    gpu.spread = spread
+    study, limits = opened(), Limits(0.75, 0.85, "made up")
+    measured = study.speed(FP8)["speedup"]
+    assert measured.noise == pytest.approx(spread)
+    assert measured.judged(limits, Outcome.FLIPPED) is outcome
+    assert words in measured.note(limits)
+    assert judged("fp8-slower", measured) is Outcome.HOLDS
+    assert study.bench.same_engine_twice(FP16).noise == 0
 
 
 @pytest.mark.parametrize("gpu_found", [*B200.gpus, None])

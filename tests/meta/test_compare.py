@@ -3,21 +3,39 @@ compared."""
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import json
 import re
+import shutil
+from collections.abc import Iterator
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
+from typing import Any
 
 import pytest
+from packaging.specifiers import SpecifierSet
 
-from fixtures import baselines, compare
+from fixtures import baselines, compare, document, waivers
 from fixtures.baselines import Figure, Inputs, Measured, Origin
-from fixtures.cases import studies
+from fixtures.cases import Case, studies
+from fixtures.conclusions import Claim, conclusions
 from fixtures.errors import InputError
-from fixtures.verdicts import Outcome
+from fixtures.fnet import lab as fnet
+from fixtures.fnet import tasks, weights
+from fixtures.fnet.reference import Reference
+from fixtures.mnasnet import reference as mnasnet
+from fixtures.verdicts import Measurement, Outcome
+from fixtures.waivers import Waiver
+from tests.meta import tiny, tiny_mnasnet
 from tests.meta.printed_runs import invented, printed
+from tests.meta.setups import made
 from tests.meta.tiny import one_line
 
+pytest_plugins = "pytester"  # pytest within a test
+
+ROOT = Path(__file__).parents[2]
 BEFORE = printed()
 
 
@@ -68,7 +86,8 @@ def test_cause_is_named(upgrade):
     """C03 a: the one thing that changed, and that engines were built differently."""
     assert "TensorRT: 11.4.0.106 -> 11.5.0.10" in upgrade[1]
     assert "base-512-b1-fp8: layers: 412 -> 396" in upgrade[1]
-    assert "TensorRT 11.4.0.106 to 11.5.0.10 is the only recorded change that could do this" in upgrade[1]
+    causes = upgrade[1].partition("\nwhat may be the cause:\n")[2]
+    assert "TensorRT 11.4.0.106 to 11.5.0.10 is the only recorded change that could do this" in causes
 
 
 def test_report_is_written(upgrade):
@@ -100,6 +119,93 @@ def test_everything_faster_by_one_factor_moves_and_flips_nothing():
     }
     verdicts = compare.Pair(BEFORE, replace(BEFORE, figures=figures)).verdicts()
     assert {verdict.figure for verdict in verdicts if verdict.outcome is not Outcome.HOLDS} == {"latency"}
+
+
+# ---- waivers
+
+FLIPPED, CASE = "fnet/fp8-agreement-below-97", "base-512-b1-fp8"
+
+
+def waiver(**changed: Any) -> Waiver:
+    """One of FLIPPED, as it is written for the B200 with TensorRT."""
+    fields = {
+        "id": "known",
+        "claim": FLIPPED,
+        "cases": None,
+        "figure": None,
+        "gpu": "b200",
+        "engine": "tensorrt",
+        "versions": SpecifierSet(">=1"),
+        "issue": "https://example.com/tracker/1",
+        "reason": "a fix is announced",
+        "expires": date(9999, 12, 31),
+    }
+    return Waiver(**fields | changed)
+
+
+@pytest.fixture
+def flipped(tmp_path) -> list[str]:
+    """The folders of two records of which nothing is to be said but that both flip FLIPPED in CASE."""
+    figures = {case: dict(found) for case, found in BEFORE.figures.items()}
+    figures[CASE] |= {"agreement": replace(figures[CASE]["agreement"], value=0.98)}
+    runs = [replace(BEFORE, figures=figures), replace(BEFORE, figures=figures, version="11.5.0.10")]
+    return [str(written(tmp_path, run)) for run in runs]
+
+
+ELSEWHERE = [{"gpu": "cpu", "engine": "onnxruntime"}, {"gpu": "b300"}, {"versions": SpecifierSet("==11.4.*")}]
+
+
+def test_waived_flip_does_not_fail(flipped, monkeypatch, capsys, tmp_path):
+    """A waiver for the second record's GPU, engine and version: the flip is shown as waived, and by which."""
+    monkeypatch.setattr(waivers, "read", lambda: (waiver(),))
+    assert compare.main([*flipped, "--report", str(tmp_path / "report")]) == 0
+    output = capsys.readouterr().out
+    assert re.search(rf"^{FLIPPED} .* flipped \(waived\)$", output, re.MULTILINE)
+    assert "known, until 9999-12-31: covered 1 of 4 verdicts" in output
+    whole = document.read(tmp_path / "report" / "verdicts.json")
+    assert [(each.id, each.covered) for each in whole.waivers] == [("known", 1)]
+    assert {each.waiver for each in whole.verdicts if each.outcome is Outcome.FLIPPED} == {"known"}
+    assert (whole.passed, whole.failed) == (len(whole.verdicts), 0)
+
+
+@pytest.mark.parametrize("given", ELSEWHERE, ids=["machine", "gpu", "version"])
+def test_waiver_of_another_run_does_not_cover(flipped, monkeypatch, capsys, tmp_path, given):
+    """C39: neither that of the machine that compares, nor of another GPU or version."""
+    monkeypatch.setattr(waivers, "read", lambda: (waiver(**given),))
+    assert compare.main([*flipped, "--report", str(tmp_path / "report")]) == 1
+    output = capsys.readouterr().out
+    assert re.search(rf"^{FLIPPED} .* flipped$", output, re.MULTILINE)
+    assert "(waived)" not in output
+    assert "known, until" not in output
+    whole = document.read(tmp_path / "report" / "verdicts.json")
+    assert (whole.waivers, whole.failed, whole.passed) == ([], 1, len(whole.verdicts) - 1)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"expires": date(2020, 1, 1)}, "expired on 2020-01-01"),
+        ({"claim": "fnet/fp8-agreement-below-98"}, "there is no claim"),
+    ],
+    ids=["expired", "dead"],
+)
+def test_waiver_that_is_out_of_date_fails(tmp_path, monkeypatch, capsys, given, said):
+    """As it fails a run, with its line, though every verdict holds."""
+    monkeypatch.setattr(waivers, "read", lambda: (waiver(**given),))
+    sides = [str(written(tmp_path, run)) for run in (BEFORE, replace(BEFORE, version="11.5.0.10"))]
+    assert compare.main(sides) == 1
+    assert f"failed: waiver known: {said}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("given", "red"), [({}, 0), (ELSEWHERE[0], 1)], ids=["records", "machine"])
+def test_pytest_takes_the_waivers_of_the_records(flipped, monkeypatch, pytester, given, red):
+    """`pytest tests/compare` decides as the command does, on this machine, which is neither."""
+    monkeypatch.setattr(waivers, "read", lambda: (waiver(**given),))
+    before, here = flipped
+    chosen = ["-c", str(ROOT / "pyproject.toml"), "--rootdir", str(ROOT), "-p", "no:cacheprovider", "-k", FLIPPED]
+    run = pytester.inline_run(*chosen, str(ROOT / "tests/compare"), f"--before={before}", f"--here={here}")
+    passed, skipped, failed = run.countoutcomes()
+    assert (passed, skipped, failed) == (4 - red, 0, red)
 
 
 # ---- builds, and two releases
@@ -150,6 +256,13 @@ def test_two_releases_from_this_gpus_records(tmp_path, monkeypatch):
     assert compare.recorded_releases(device, case, other) is None
 
 
+def test_accepted_flips_are_printed(tmp_path, capsys):
+    """A record that was made although a claim flipped says so, and why."""
+    run = replace(BEFORE, version="11.5.0.10", accepted={FLIPPED: "seen on two machines"})
+    assert compare.main([str(written(tmp_path, each)) for each in (BEFORE, run)]) == 0
+    assert f"accepted flip {FLIPPED}: seen on two machines" in capsys.readouterr().out
+
+
 # ---- what cannot be compared
 
 
@@ -160,6 +273,84 @@ def test_claims_of_another_engine_or_input_are_not_judged():
     judged = {verdict.claim for verdict in compare.Pair(run, run).claims()}
     assert "fnet/fp16-not-finite-at-512" in judged
     assert judged.isdisjoint({"fnet/fp8-barely-faster", "fnet/fp16-kl"})
+
+
+HUB = "hub a/repository@0123456"
+
+
+@pytest.mark.parametrize(
+    ("weights", "rows", "decided"),
+    [
+        (HUB, f"{HUB}, 300 passages", True),
+        (HUB, "embedded pydoc_data.topics", False),
+        (HUB, "folder /data, 300 passages", False),
+        ("folder /hub", f"{HUB}, 300 passages", False),
+        (HUB, None, False),
+    ],
+)
+@pytest.mark.parametrize(
+    ("study", "model", "rows_of", "claim"),
+    [
+        ("fnet", "base", "base-512", "fnet/fp8-base-misses-quality-bar"),
+        ("mnasnet", "mnasnet_100", "mnasnet_100", "mnasnet/fp8-changes-predictions"),
+    ],
+)
+def test_claims_of_the_studies_own_inputs(study, model, rows_of, claim, weights, rows, decided):
+    """A claim that rests on the hub's weights and data is decided on both alone, whatever another model of the record
+    was run on."""
+    checkpoints = {model: Origin(weights, "a" * 64), "digits": Origin("the suite's own digits model", "d" * 64)}
+    encoded = {"digits": Origin("embedded digits", "e" * 64)} | ({rows_of: Origin(rows, "b" * 64)} if rows else {})
+    run = replace(printed(study), inputs=Inputs(checkpoints, encoded))
+    assert (claim in {verdict.claim for verdict in compare.Pair(run, run).claims()}) is decided
+
+
+def test_claims_that_no_record_decides_are_said(tmp_path, capsys):
+    """A record's share of passages that are not finite neither confirms nor flips a claim on the whole scan."""
+    runs = [replace(BEFORE, figures=not_finite(BEFORE), version=version) for version in ("11.4.0.106", "11.5.0.10")]
+    assert compare.main([str(written(tmp_path, run)) for run in runs]) == 0
+    output = capsys.readouterr().out
+    assert "not judged fnet/fp8-finite: " in output
+    assert not re.search(r"^fnet/fp8-finite ", output, re.MULTILINE)
+
+
+def not_finite(run: Measured) -> dict[str, dict[str, Figure]]:
+    """The run's figures with FP8 rows that are not finite."""
+    figures = {case: dict(found) for case, found in run.figures.items()}
+    figures[CASE] |= {"nonfinite_share": Figure(0.5, "share", 300)}
+    return figures
+
+
+def test_record_and_itself(tmp_path):
+    """A comparison that cannot fail is none: one path twice, or a file beside its folder. Two runs may be alike."""
+    folder = written(tmp_path, BEFORE)
+    for other in (folder, folder / "fnet.json", folder / ".." / folder.name):
+        with one_line(InputError, "the same record twice", "name two runs"):
+            compare.pairs(folder, other)
+    alike = shutil.copytree(folder, tmp_path / "another day" / Path(*folder.parts[-2:]))
+    assert len(compare.pairs(folder, alike)) == 1
+
+
+def test_report_folders_are_compared(tmp_path):
+    """Yesterday against today: a run's report is named as it was written, or the folder of records in it."""
+    days = {"yesterday": BEFORE, "today": replace(BEFORE, recorded=date(2026, 11, 2))}
+    for day, run in days.items():
+        written(tmp_path / day / "records", run)
+        (tmp_path / day / "verdicts.json").write_text("{}")
+    (pair,) = compare.pairs(tmp_path / "yesterday", tmp_path / "today")
+    assert [pair.before, pair.here] == list(days.values())
+    assert compare.pairs(tmp_path / "yesterday", written(tmp_path / "today/records", days["today"])) == [pair]
+
+
+def test_report_folder_of_several_versions_or_none(tmp_path):
+    """Which one is meant is for its user to say, and a report without records is named as that."""
+    written(tmp_path / "records", BEFORE)
+    written(tmp_path / "records", invented(BEFORE))
+    with one_line(InputError, str(tmp_path), "tensorrt-11.4.0.106, records/nvidia-b200/tensorrt-11.5.0.10"):
+        compare.pairs(tmp_path, tmp_path)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "verdicts.json").write_text("{}")
+    with one_line(InputError, "other: a report has to hold one folder of records, here: none"):
+        compare.pairs(tmp_path / "other", tmp_path)
 
 
 def test_other_inputs_are_not_compared(tmp_path, capsys):
@@ -200,3 +391,55 @@ def test_two_engines(tmp_path):
     run = replace(BEFORE, engine="onnxruntime", version="1.31.1")
     with one_line(InputError, "records of tensorrt and onnxruntime"):
         compare.pairs(written(tmp_path, BEFORE), written(tmp_path, run))
+
+
+# ---- a record has what a run judges
+
+
+@pytest.fixture
+def tiny_fnet(tmp_path, monkeypatch) -> fnet.Lab:
+    """The study on a tiny model, with all that a case can be fed."""
+    group = Case("fnet", "tiny", tiny.OVERFLOW_WINDOW, 1, "fp8").group
+    monkeypatch.setitem(weights.SIZES, "tiny", {})
+    monkeypatch.setitem(fnet.CPU_SAMPLES, "tiny", tasks.Samples(passages=8, calibration=6, pairs=8))
+    monkeypatch.setitem(fnet.SCANNED_ON_CPU, group, ("fp8",))
+    monkeypatch.setattr(tasks, "PROMPT_WINDOW", tiny.OVERFLOW_WINDOW)
+    monkeypatch.setattr(fnet, "open_datasets", lambda *_: tiny.text())
+    monkeypatch.setattr(fnet.synthetic, "checkpoint", lambda _: tiny.plain())
+    monkeypatch.setattr(Reference, "amax", lambda *given: dict.fromkeys(given[1], 7.0))
+    return fnet.Lab(made(tmp_path, checkpoints="synthetic", datasets="embedded"))
+
+
+def deciding(study: str) -> Iterator[tuple[Any, Claim]]:
+    """A study's tests with each claim that they decide, but for what needs a GPU or two recorded runs."""
+    for path in sorted((ROOT / "tests" / study).glob("test_*.py")):
+        for test in vars(importlib.import_module(f"tests.{study}.{path.stem}")).values():
+            marks = [each for each in getattr(test, "pytestmark", []) if each.name == "claim"]
+            for claim in (conclusions().claims[id] for mark in marks for id in mark.args):
+                if claim.needs == "any" and set(inspect.signature(test).parameters) == {study, "case", "expect"}:
+                    yield test, claim
+
+
+def judged_otherwise(study: str, lab: Any, case: Case) -> set[str]:
+    """The claims whose tests judge, on `case` in each variant, another measurement than `lab` records as the figure."""
+    found = set()
+    for test, claim in deciding(study):
+        for variant in {studies()[study].case(id).variant for id in claim.cases}:
+            taken: list[Measurement] = []
+            test(**{study: lab}, case=case.at(variant), expect=lambda each, *_, taken=taken, **__: taken.append(each))
+            if taken != [lab.figures(case.at(variant))[claim.figure]]:
+                found.add(claim.id)
+    return found
+
+
+def test_records_have_what_fnet_judges(tiny_fnet):
+    """All but those that are named: none is decided on other rows than a run's, and none is left out for nothing."""
+    case = Case("fnet", "tiny", tiny.OVERFLOW_WINDOW, 1, "fp16")
+    assert judged_otherwise("fnet", tiny_fnet, case) == compare.UNRECORDED.keys()
+
+
+def test_records_have_what_mnasnet_judges(tmp_path, monkeypatch):
+    """Its scan is what it records."""
+    monkeypatch.setattr(mnasnet.Reference, "amax", lambda *given: dict.fromkeys(given[1], 7.0))
+    lab = tiny_mnasnet.lab(tmp_path, samples=2)
+    assert judged_otherwise("mnasnet", lab, studies()["mnasnet"].case("digits-b1-fp16")) == set()

@@ -9,6 +9,7 @@ import pynvml
 import pytest
 
 from fixtures import gpus
+from fixtures.baselines import device_slug
 from fixtures.errors import InputError
 from fixtures.gpus import Gpu, Probe, absent, gate, identify, visible
 
@@ -100,6 +101,42 @@ def test_cross_check_that_disagrees_takes_the_slug(name, capability, multiproces
 def test_mig_slice_is_not_its_gpu(name, mig, slug):
     """C39: a slice has its own slug with its profile, or none; it never has its GPU's, not even the 7g slice."""
     assert identify(name, (9, 0), 132, mig).slug == slug
+
+
+@pytest.mark.parametrize("part", gpus.PARTS, ids=lambda part: part.slug)
+def test_one_part_has_one_device_name(part):
+    """C39: a part's baselines are found again under each of its names, and it is identified for what it is."""
+    found = {
+        identify(name, part.capability, part.multiprocessors or 1, mig=False).device_name
+        for given in part.names
+        for name in (given, given.upper(), f" {given}\n")
+    }
+    assert found == {f"NVIDIA {part.slug.upper()}"}
+
+
+def test_device_name_says_what_is_not_a_known_part():
+    """C39: what has no slug is named by all that is known of it, and what has one shares no folder with it."""
+    others = {
+        "NVIDIA X1, compute capability 9.0, 132 multiprocessors": identify("NVIDIA  X1\n", (9, 0), 132, mig=False),
+        "NVIDIA X1, compute capability 9.0, 66 multiprocessors": identify("NVIDIA X1", (9, 0), 66, mig=False),
+        "NVIDIA H200, compute capability 9.0, 66 multiprocessors": identify("NVIDIA H200", (9, 0), 66, mig=False),
+        "NVIDIA H200, compute capability 10.0, 132 multiprocessors": identify("NVIDIA H200", (10, 0), 132, mig=False),
+        "NVIDIA H200, compute capability 9.0, 132 multiprocessors, MIG slice": identify(
+            "NVIDIA H200", (9, 0), 132, mig=True
+        ),
+        "NVIDIA H200, compute capability 9.0, 66 multiprocessors, MIG slice": identify(
+            "NVIDIA H200", (9, 0), 66, mig=True
+        ),
+        "NVIDIA X1 MIG 1g.10gb, compute capability 9.0, 16 multiprocessors, MIG slice": identify(
+            "NVIDIA X1 MIG 1g.10gb", (9, 0), 16, mig=False
+        ),
+        "NVIDIA H200-MIG-1G.18GB": identify("NVIDIA H200 MIG 1g.18gb", (9, 0), 16, mig=True),
+        "NVIDIA H200-MIG-1G.18GB+ME": identify("NVIDIA H200 MIG 1g.18gb+me", (9, 0), 16, mig=True),
+        "a GPU without a name, compute capability 9.0, 132 multiprocessors": identify("\n", (9, 0), 132, mig=False),
+    }
+    assert [gpu.device_name for gpu in others.values()] == list(others)
+    folders = [device_slug(name) for name in (*others, *(f"NVIDIA {part.slug}" for part in gpus.PARTS), "cpu")]
+    assert len(set(folders)) == len(folders)
 
 
 def test_table_has_one_part_a_name_and_a_slug():

@@ -173,8 +173,6 @@ def test_counts():
         "tensors_fp32": 4,
         "tensors_fp8": 10,
     }
-    assert sum(found.tensor_shares.values()) == pytest.approx(1)
-    assert found.tensor_shares["fp32"] == pytest.approx(4 / 34)
 
 
 def test_product_in_two_layers_counts_once():

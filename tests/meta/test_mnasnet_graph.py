@@ -19,7 +19,7 @@ from fixtures.errors import InputError
 from fixtures.graphs import ELEMENT_TYPES
 from fixtures.mnasnet import figures, graph, model, recipe, tasks
 from fixtures.mnasnet.model import network
-from fixtures.mnasnet.recipe import RECIPES, channel_notes, check_quantized, depthwise_layers, quantized_layers
+from fixtures.mnasnet.recipe import RECIPES, channel_notes, check_quantized, quantized_layers
 from fixtures.mnasnet.reference import Reference
 from fixtures.verdicts import Outcome
 from tests.meta import tiny_mnasnet as tiny
@@ -35,6 +35,12 @@ def mnasnet_100() -> torch.nn.Module:
     """The study's architecture, its shapes alone."""
     with torch.device("meta"):
         return timm.create_model("mnasnet_100").eval()
+
+
+def depthwise_convolutions(built: torch.nn.Module) -> list[str]:
+    """The convolutions of which each channel has its own kernel, by module name."""
+    parts = built.named_modules()
+    return [name for name, part in parts if isinstance(part, torch.nn.Conv2d) and part.groups > 1]
 
 
 def outcome(claim: str, found: torch.Tensor, expected: torch.Tensor) -> Outcome:
@@ -146,14 +152,14 @@ def test_the_studys_34_convolutions_by_name():
     found = quantized_layers(mnasnet_100(), STUDY_SIZE)
     names = [name for name, part in mnasnet_100().named_modules() if isinstance(part, torch.nn.Conv2d)]
     assert list(found) == [name for name in names if re.fullmatch(r"blocks\.\d\.\d\.conv_pwl?|conv_head", name)]
-    assert (len(found), len(depthwise_layers(mnasnet_100()))) == (34, 17)
-    assert set(names) == {"conv_stem", *found, *depthwise_layers(mnasnet_100())}
+    assert (len(found), len(depthwise_convolutions(mnasnet_100()))) == (34, 17)
+    assert set(names) == {"conv_stem", *found, *depthwise_convolutions(mnasnet_100())}
 
 
 def test_digits_model_has_the_same_convolutions():
     """What holds of the digits model's recipe holds of the study's: same names, same count."""
     assert quantized_layers(tiny.digits(), SIZE) == quantized_layers(mnasnet_100(), STUDY_SIZE)
-    assert depthwise_layers(tiny.digits()) == depthwise_layers(mnasnet_100())
+    assert depthwise_convolutions(tiny.digits()) == depthwise_convolutions(mnasnet_100())
 
 
 @pytest.mark.parametrize("architecture", SQUEEZED)
@@ -175,7 +181,7 @@ def test_graph_quantizes_the_recipe_and_nothing_else(architecture):
     found = tiny.graph(built, "fp8")
     check_quantized(found, names)
     facts = figures.facts(found)
-    assert (facts.fp8_convolutions, facts.depthwise_convolutions) == (len(names), len(depthwise_layers(built)))
+    assert (facts.fp8_convolutions, facts.depthwise_convolutions) == (len(names), len(depthwise_convolutions(built)))
     assert sum(node.op_type == "QuantizeLinear" for node in found.proto.graph.node) == len(names)
     assert facts.fp8_bytes == 1 + sum(found.weights[f"{name}.weight"].size for name in names)  # and the zero point
     check_quantized(tiny.graph(built, "fp16"), ())
@@ -184,7 +190,7 @@ def test_graph_quantizes_the_recipe_and_nothing_else(architecture):
 def test_wrong_set_is_red():
     """C28: depthwise convolutions quantized too, or one convolution left out, is named and flips its claim."""
     built = tiny.digits()
-    names, depthwise = quantized_layers(built, SIZE), depthwise_layers(built)
+    names, depthwise = quantized_layers(built, SIZE), depthwise_convolutions(built)
     wider = tiny.graph(built, "fp8", names=(*names, *depthwise))
     with one_line(InputError, "quantizes 51", "recipe 34", "quantized besides: blocks.0.0.conv_dw"):
         check_quantized(wider, names)

@@ -19,18 +19,9 @@ from fixtures.documented import documented
 from fixtures.engines.base import Runtime
 from fixtures.errors import InputError
 from fixtures.gpus import Probe
-from fixtures.movement import (
-    UNDRIFTED,
-    CaseFigures,
-    against_print,
-    as_figures,
-    compare,
-    environment,
-    printed_for,
-    problems_of,
-)
+from fixtures.movement import CaseFigures, against_print, as_figures, compare, environment, printed_for, problems_of
 from fixtures.setup import Setup
-from fixtures.verdicts import Measurement
+from fixtures.verdicts import UNDRIFTED, Measurement
 from tests.meta.setups import B200, B300, H200, NONE, made
 from tests.meta.tiny import one_line
 
@@ -140,6 +131,13 @@ def test_what_a_recorded_build_gave_has_not_moved(choice):
 def test_comparison_with_the_pinned_record_is_its_own(choice):
     """A drift is not the same finding as a movement since the newest record."""
     assert {verdict.claim for verdict in compare(choice, case_figures(), UNDRIFTED)} == {UNDRIFTED}
+
+
+def test_pinned_record_may_lack_what_the_study_has_gained(choice):
+    """A new figure, variant or case has nothing to drift from; what both have is still compared."""
+    gained = case_figures(figures=FIGURES | {"kl_p99": Figure(0.1, "nats", 300)})
+    assert {verdict.figure for verdict in compare(choice, gained, UNDRIFTED)} == FIGURES.keys()
+    assert compare(choice, case_figures("base-512-b1-fp16+hs"), UNDRIFTED) == []
 
 
 def test_problems_are_kept_by_figure():

@@ -10,11 +10,11 @@ from time import process_time
 
 import pytest
 
-from fixtures import pages, plots, wording
+from fixtures import baselines, pages, plots, publish, readings, wording
+from fixtures.conclusions import conclusions
 from fixtures.decisions import State
 from fixtures.document import Document, Kernels
-from fixtures.movement import AS_PRINTED, UNDRIFTED, UNMOVED
-from fixtures.verdicts import Limits, Outcome
+from fixtures.verdicts import AS_PRINTED, COMPARISONS, UNDRIFTED, UNMOVED, Limits, Outcome, next_step
 from tests.meta import documents
 from tests.meta.documents import FLIPPED, ODD, STANDS, claimed, compared, timed
 
@@ -165,7 +165,9 @@ def test_what_is_not_finite_is_never_a_number(bad):
     assert f"base-512-b1-fp16+hs not finite ({bad})" in html.text
     assert f"not finite ({bad}) in 1 of 2, 1.2e-05 nats" in html.text
     assert f"not finite ({bad}) in 1 of 2, 1.2e-05 nats" in markdown
-    assert f"not finite ({bad})" in section(markdown, "Figures that moved")
+    assert f"1 figure could not be judged: not finite ({bad})" in html.text
+    assert f"not finite ({bad})" in section(markdown, "Figures that could not be judged")
+    assert section(markdown, "Figures that moved") == ""
     labels = [given["aria-label"] or "" for tag, given in html.tags if tag == "svg" and "aria-label" in given]
     assert any(f"base-512-b1-fp8: not finite ({bad})" in label for label in labels)
 
@@ -229,6 +231,61 @@ def test_figure_is_listed_once_with_all_that_it_is_off():
     assert rows == [
         "| ↕ moved | `a` | `latency` | 31 ms | 28 ms | +10.71% | 27.16 to 28.84 ms | newest, pinned, print |"
     ]
+
+
+def test_what_to_do_is_what_the_verdict_says():
+    """C03: about each claim, and once about figures that are not as expected in each way, on both pages."""
+    moved = [compared("latency", case, 31.0, 28.0, 0.03, claim=claim) for claim in COMPARISONS for case in ("a", "b")]
+    document = with_verdicts(FASTER, *moved)
+    for text in (
+        page(document).text,
+        pages.markdown(document).replace("\\", "").replace("&lt;", "<").replace("&gt;", ">"),
+    ):
+        for claim, outcome in ((FASTER.claim, FLIPPED), *((claim, Outcome.MOVED) for claim in COMPARISONS)):
+            assert text.count(next_step(claim, outcome)) == 1
+        for name in ("the newest baseline", "the pinned baseline", "the study's print"):
+            assert f"moved against {name}: " in text
+
+
+def test_waived_takes_no_step():
+    """What is known and excused needs no more than its waiver."""
+    verdicts = [replace(FASTER, waiver="known"), compared("latency", "a", 31.0, 28.0, 0.03)]
+    document = with_verdicts(*(replace(each, waiver="known") for each in verdicts))
+    assert "confirm with a second run" not in page(document).text + pages.markdown(document)
+
+
+def test_figures_that_could_not_be_judged_are_no_movement():
+    """C37: a throttled group's figures are counted apart, with why, and those that do hold are counted as such."""
+    document = documents.throttled()
+    html, markdown = page(document), pages.markdown(document)
+    assert pages.off_figures(document) == []
+    for text in (html.text, section(markdown, "Figures that could not be judged").replace("\\", "")):
+        assert "5 figures could not be judged: throttled: hw_thermal_slowdown" in text
+        assert next_step(UNMOVED, Outcome.INVALID) in text
+    assert "5 of 44 figures not judged" in html.text
+    assert "39 figures as expected" in html.text
+    assert "Figures that moved" not in html.text + markdown
+
+
+@pytest.mark.parametrize(("version", "new"), [("1.31.1", ""), ("1.31.2", " (the newest recorded one before 1.31.2)")])
+@pytest.mark.parametrize(("role", "prefix"), [("newest", ""), ("pinned", "pinned: ")])
+def test_baseline_is_named_once(version, new, role, prefix):
+    """Why a record was chosen does not say again which one it is."""
+    (record,) = baselines.read(baselines.MEASURED / "cpu/onnxruntime-1.31.1/fnet.json")
+    choice = baselines.choose(baselines.MEASURED, "cpu", "onnxruntime", version, "fnet", record.inputs)
+    basis = publish.basis(role, record, prefix + choice.why)
+    said = f"ONNX Runtime 1.31.1 on a CPU, recorded {record.recorded}{new}"
+    html, markdown = (make(replace(documents.green(), bases=[basis])) for make in (pages.html, pages.markdown))
+    assert f"<dt>fnet, {role} baseline</dt><dd>{said}</dd>" in html
+    assert f"- fnet, {role} baseline: {said}\n" in markdown
+
+
+def test_every_ratio_of_times_is_drawn():
+    """A ratio that a claim is about has its plot, but for those of other things than times."""
+    claims = conclusions().claims.values()
+    assert {each.figure for each in claims if each.unit == "x"} - {"kl_ratio", "outlier_ratio"} == pages.RATIOS.keys()
+    faster = replace(claimed("mnasnet/fp8-slower", "mnasnet_100-b1-fp8-opt3", 0.9), figure="speedup_at_level_3")
+    assert [plot.figure for plot in pages.ratio_plots(with_verdicts(faster))] == ["speedup_at_level_3"]
 
 
 def test_slow_drift_shows():
@@ -434,7 +491,8 @@ def test_moved_figures_in_a_comment_are_few():
         (24.0, "count", "24"),
         (1.2, "x", "1.2x"),
         (nan, "share", "not finite"),
-        (inf, "ms", "not finite ms"),
+        (inf, "ms", "not finite"),
+        (9999.7, "x", "10,000x"),
     ],
 )
 def test_quantity(value, unit, said):
@@ -469,7 +527,7 @@ def test_limits(low, high, unit, said):
 def test_change(measured, expected, unit, said):
     """C14: per cent of what was, points of a share, and no division by a zero baseline."""
     found = replace(compared("a", "b", 1.0, 1.0, 0.1), measured=measured, expected=expected, unit=unit)
-    assert wording.change(found) == said
+    assert readings.change(found) == said
 
 
 # ---- plots

@@ -9,13 +9,13 @@ from time import process_time
 
 import pytest
 
-from fixtures import document, evidence, movement, publish
-from fixtures.baselines import Choice
+from fixtures import baselines, document, evidence, movement, publish
+from fixtures.baselines import Choice, Figure
 from fixtures.document import Kernels, Rounds
 from fixtures.errors import InputError
 from fixtures.evidence import Evidence, as_property, collect, kept, kept_figures
-from fixtures.movement import UNDRIFTED, UNMOVED, CaseFigures
-from fixtures.verdicts import Interval, Limits, Outcome, Verdict
+from fixtures.movement import CaseFigures
+from fixtures.verdicts import UNDRIFTED, UNMOVED, Interval, Limits, Outcome, Verdict
 from tests.meta.printed_runs import invented, printed
 from tests.meta.setups import made
 from tests.meta.test_movement import case_figures
@@ -91,6 +91,16 @@ def test_failure_with_a_verdict_is_a_finding_and_one_without_is_not():
     assert [[each.outcome for each in verdicts] for verdicts in found.failed] == [["flipped"], [], []]
 
 
+def test_file_that_cannot_be_collected_is_a_failure():
+    """C37: none of its tests ran, so no count of tests shows it."""
+    broken = pytest.CollectReport("tests/x.py", "failed", "E   ImportError: no such module", [])
+    found = collect([broken, report()])
+    assert [(each.test, each.message, each.infrastructure) for each in found.failures] == [
+        ("tests/x.py", "ImportError: no such module", True)
+    ]
+    assert (found.passed, found.failed) == (1, [[]])
+
+
 def test_what_was_left_out_is_counted_by_reason():
     """Most first, in the words of the skip."""
     skips = ["left out: not timed: made up", "left out: no GPU", "left out: no GPU", "because"]
@@ -124,7 +134,7 @@ def left_by(run, verdicts=()):
 
 def of_run(found, setup, **changed):
     given = {"notes": ["made up"], "command": "pytest -m b200", "against": None, "applied": ()} | changed
-    return publish.of_run(found, setup, **given)
+    return publish.of_run(found, setup, publish.sides(found, setup), **given)
 
 
 @pytest.mark.usefixtures("against")
@@ -162,6 +172,37 @@ def test_run_without_a_baseline(monkeypatch, tmp_path):
     monkeypatch.setattr(movement, "choices", lambda *_: {UNMOVED: Choice(None, "nothing is recorded")})
     whole = of_run(left_by(printed()), made(tmp_path))
     assert (whole.bases, whole.causes, whole.changes) == ([], [], [])
+
+
+@pytest.mark.usefixtures("against")
+def test_runs_own_records_are_written(tmp_path):
+    """Two days of one version can be compared: each report has the run's figures in the form of a baseline."""
+    run, setup = left_by(printed()), made(tmp_path / "cache")
+    records = [each.here for each in publish.sides(run, setup)]
+    publish.write(tmp_path / "report", of_run(run, setup), records)
+    (path,) = (tmp_path / "report" / "records").rglob("*.json")
+    assert baselines.read(path)[0].figures == printed().figures
+
+
+@pytest.mark.usefixtures("against")
+def test_figures_that_are_no_numbers_are_no_record(tmp_path):
+    """C23: the page is written all the same, and says why there is no record."""
+    run, setup = left_by(printed()), made(tmp_path / "cache")
+    study, first = run.figures[0]
+    bad = replace(first, figures={**first.figures, "latency": Figure(nan, "ms", 9)})
+    run = replace(run, figures=[(study, bad), *run.figures[1:]])
+    notes = publish.write(tmp_path / "report", of_run(run, setup), [each.here for each in publish.sides(run, setup)])
+    assert any(note.startswith("no record of fnet: ") for note in notes)
+    assert (tmp_path / "report" / "report.html").exists()
+
+
+def test_records_that_do_not_fit_together_are_no_crash(monkeypatch, tmp_path):
+    """What moved cannot be told, the page says so, and everything else of it is there."""
+    other = {case: {"latency": Figure(1.0, "s", 9)} for case in printed().figures}
+    known = {UNMOVED: Choice(replace(printed(), figures=other, version="1.31.1"), "made up")}
+    monkeypatch.setattr(movement, "choices", lambda *_: known)
+    whole = of_run(left_by(printed()), made(tmp_path))
+    assert [cause for cause in whole.causes if "cannot be told" in cause]
 
 
 @pytest.mark.parametrize("bad", [nan, inf])
@@ -205,9 +246,14 @@ def test_control_is_read(stored, tmp_path):
     assert publish.control(path, made(tmp_path / "cache")) == whole
 
 
-@pytest.mark.parametrize("changes", [{"engine": "onnxruntime"}, {"device": "NVIDIA B200"}, {"kind": "compare"}])
+OTHER_DRIVER = {"environment": {"driver": "1.2"}}
+
+
+@pytest.mark.parametrize(
+    "changes", [{"engine": "onnxruntime"}, {"device": "NVIDIA B200"}, {"kind": "compare"}, OTHER_DRIVER]
+)
 def test_control_that_says_nothing_of_this_run(stored, tmp_path, changes):
-    """The engine itself, another device, or a comparison: refused before anything runs."""
+    """The engine itself, another device or driver, or a comparison: refused before anything runs."""
     path, whole = stored
     path.write_text(document.dumped(replace(whole, **changes)))
     with one_line(InputError, "--control", "give one of another engine than onnxruntime on cpu"):

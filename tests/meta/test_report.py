@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import permutations
 from math import nan
 from typing import Any
 
 import pytest
 
-from fixtures import evidence, report
+from fixtures import evidence, pages, readings, report
 from fixtures.document import Found
-from fixtures.movement import AS_PRINTED, UNDRIFTED, UNMOVED
-from fixtures.verdicts import Limits, Outcome, Verdict
+from fixtures.verdicts import AS_PRINTED, UNDRIFTED, UNMOVED, Interval, Limits, Outcome, Verdict
+from tests.meta import documents
 from tests.meta.setups import B200, NONE, made
 
 HOLDS = Verdict(
@@ -73,8 +74,8 @@ def test_a_claim_is_one_line():
     values = [record(), record(measured=0.97), record(claim="made/second"), record(measured=0.92)]
     assert compact(report.table(values)) == [
         "claim  documented  measured  margin  verdict",
-        "made/up  94%  0.92 to 0.97  +0.02  holds",
-        "made/second  94%  0.95  +0.04  holds",
+        "made/up  94%  92% to 97%  2 points to spare  holds",
+        "made/second  94%  95%  4 points to spare  holds",
     ]
 
 
@@ -83,13 +84,20 @@ def test_waived_is_said():
     assert cells(record(), record(Outcome.FLIPPED, waiver="known"))[0][-1] == "flipped (waived)"
 
 
+@pytest.mark.parametrize("outcome", [Outcome.FLIPPED, Outcome.MOVED, Outcome.INVALID, Outcome.INCONCLUSIVE])
+def test_waived_hides_nothing(outcome):
+    """Beside a waived flip, whatever is not waived and not well decides, wherever it comes."""
+    found = [record(Outcome.FLIPPED, waiver="known"), record(outcome), record(Outcome.MOVED, waiver="known")]
+    assert {cells(*order)[0][-1] for order in permutations(found)} == {outcome.value}
+
+
 def test_margin_outside_is_negative():
     """How far a flipped claim is from holding."""
     (row,) = cells(record(), record(Outcome.FLIPPED, measured=0.85))
-    assert row[3] == "-0.05"
+    assert row[3] == "5 points past it"
 
 
-@pytest.mark.parametrize(("unit", "shown"), [("ms", "0.95 ms"), ("", "0.95"), ("share", "0.95"), ("count", "0.95")])
+@pytest.mark.parametrize(("unit", "shown"), [("ms", "0.95 ms"), ("", "0.95"), ("share", "95%"), ("count", "0.95")])
 def test_unit_is_shown(unit, shown):
     """A number that needs a unit has one."""
     assert cells(record(unit=unit))[0][2] == shown
@@ -97,15 +105,15 @@ def test_unit_is_shown(unit, shown):
 
 @pytest.mark.parametrize("bad", [nan, float("inf")])
 def test_measured_that_is_not_finite_is_shown(bad):
-    """C23: one such case of two is what the line says, and it is neither left out of the span nor a crash."""
+    """C23: one such case of two is what the line says first, and it is neither left out of the span nor a crash."""
     (row,) = cells(record(), record(Outcome.INVALID, measured=bad))
-    assert row[2:] == ["not finite", "none", "invalid"]
+    assert row[2:] == [f"not finite ({bad}) in 1 of 2, 95%", "unknown", "invalid"]
 
 
 def test_nothing_measured_is_shown():
     """Where nothing could be compared there is no margin, and still a line."""
     (row,) = cells(record(Outcome.INVALID, measured=None, limits=None))
-    assert row[3:] == ["none", "invalid"]
+    assert row[2:] == ["not measured", "unknown", "invalid"]
 
 
 def test_columns_stand_under_their_heads():
@@ -126,35 +134,72 @@ def figure(outcome: Outcome, claim: str = UNMOVED, **changes: Any) -> Found:
 
 
 def test_moved_figures_are_listed(setup):
-    """Each with what it is and what it was, be that recorded or printed; those that hold are counted alone."""
+    """Each once, with what it is and all that it is not as, be that recorded, pinned or printed."""
     found = report.sections(
         [
-            figure(Outcome.HOLDS),
+            figure(Outcome.MOVED, UNDRIFTED, measured=0.8765432),
+            figure(Outcome.MOVED, AS_PRINTED, measured=0.8765432),
             figure(Outcome.MOVED, measured=0.8765432),
-            figure(Outcome.MOVED, AS_PRINTED, unit="", measured=0.5),
-            figure(Outcome.INVALID, measured=nan),
-            figure(Outcome.MOVED, UNDRIFTED),
+            figure(Outcome.HOLDS, case="base-256-b1-fp8"),
+            figure(Outcome.MOVED, AS_PRINTED, case="base-256-b1-fp8"),
+            figure(Outcome.MOVED, figure="latency", unit="ms", baseline="0.9 ms", waiver="known"),
+            figure(Outcome.HOLDS, AS_PRINTED, figure="latency"),
+            figure(Outcome.HOLDS, figure="plan_size"),
         ],
         setup,
         [],
     )
     assert found == {
         "baseline": [
-            "5 figures compared, 4 outside their tolerance",
-            "base-512-b1-fp8: agreement 0.876543 share, was 0.951 share (onnxruntime 1.31.1 on cpu)",
-            "base-512-b1-fp8: agreement 0.5, the study prints 93.99%",
-            "base-512-b1-fp8: agreement not finite, was 0.951 share (onnxruntime 1.31.1 on cpu)",
-            "base-512-b1-fp8: agreement 0.95 share, was pinned at 0.951 share (onnxruntime 1.31.1 on cpu)",
+            "4 figures compared, 3 outside their tolerance",
+            "base-512-b1-fp8: agreement 87.65%, was 0.951 share (onnxruntime 1.31.1 on cpu), "
+            "was pinned at 0.951 share (onnxruntime 1.31.1 on cpu), the study prints 93.99%",
+            "base-256-b1-fp8: agreement 95%, the study prints 93.99%",
+            "base-512-b1-fp8: latency 0.95 ms, was 0.9 ms (waived)",
         ]
     }
 
 
+def test_figures_that_could_not_be_judged_did_not_move(setup):
+    """C37: they are counted by their reason, apart from what is outside its tolerance."""
+    found = report.sections(
+        [
+            figure(Outcome.INVALID, note="throttled"),
+            figure(Outcome.INVALID, UNDRIFTED, note="throttled"),
+            figure(Outcome.INVALID, case="base-256-b1-fp8", note="throttled"),
+            figure(Outcome.INVALID, figure="kl_mean", measured=nan),
+            figure(Outcome.INCONCLUSIVE, AS_PRINTED, figure="top1", interval=Interval(0.8, 0.9, 0.95, "by hand")),
+            figure(Outcome.HOLDS, figure="plan_size"),
+        ],
+        setup,
+        [],
+    )
+    assert found["baseline"] == [
+        "5 figures compared, 0 outside their tolerance",
+        "2 figures could not be judged: throttled (base-512-b1-fp8 and base-256-b1-fp8)",
+        "1 figure could not be judged: not finite (nan) (base-512-b1-fp8)",
+        "1 figure could not be judged: its interval reaches across a limit (base-512-b1-fp8)",
+    ]
+
+
 def test_claims_and_figures_are_apart(setup):
-    """A figure is no claim, and a run of claims alone says that no figure was compared."""
+    """A figure is no claim, and is one however often it was compared; a run of claims alone speaks of no figure."""
     found = report.sections([record(), figure(Outcome.HOLDS), figure(Outcome.HOLDS, AS_PRINTED)], setup, [])
     assert len(found["claims"]) == 2
-    assert found["baseline"] == ["2 figures compared, 0 outside their tolerance"]
-    assert report.sections([record()], setup, [])["baseline"] == ["0 figures compared, 0 outside their tolerance"]
+    assert found["baseline"] == ["1 figure compared, 0 outside their tolerance"]
+    assert "baseline" not in report.sections([record()], setup, [])
+
+
+def test_terminal_and_pages_count_alike(setup):
+    """One count of figures, and one worst verdict of a claim, wherever a run is shown."""
+    for document in (documents.upgrade(), documents.throttled()):
+        found = report.sections(document.verdicts, setup, [])
+        off, html = pages.off_figures(document), pages.html(document)
+        whole = readings.compared(document.verdicts)
+        assert found["baseline"][0] == f"{whole.total} figures compared, {len(off)} outside their tolerance"
+        assert [reason for reason in whole.reasons() if reason not in html or reason not in found["baseline"]] == []
+        worst = {claim.id: claim.outcome for claim in pages.stated(document)}
+        assert {line.split()[0]: line.split()[-1] for line in found["claims"][1:]} == worst
 
 
 def test_nothing_to_say_is_no_section(setup):

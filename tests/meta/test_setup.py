@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from fixtures import setup
+from fixtures.baselines import MEASURED, choose, read
 from fixtures.cases import Case
 from fixtures.conclusions import Claim, conclusions
 from fixtures.errors import InputError
 from fixtures.gpus import Probe
 from fixtures.setup import Decision, Stopwatch, asked_gpus, decide
-from tests.meta.setups import B200, B300, BROKEN, H200, NO_DRIVER, NONE, Given
+from tests.meta.setups import B200, B300, BROKEN, H200, NO_DRIVER, NONE, Given, having
 from tests.meta.tiny import one_line
 
 OPTIONS = ("engine", "device", "checkpoints", "datasets")
@@ -59,10 +60,41 @@ def test_given_options_are_taken(tmp_path):
 
 
 def test_device_name_is_what_baselines_are_kept_under():
-    """C21: the GPU's own name where it is used, and "cpu" where it is not, even if there is one."""
-    assert decide(Given(), B300, True).device_name == "NVIDIA B300 SXM6 AC"
+    """C21: the GPU's part where it is used, and "cpu" where it is not, even if there is one."""
+    assert decide(Given(), B300, True).device_name == "NVIDIA B300"
     on_cpu = decide(Given(device="cpu"), B300, True)
     assert (on_cpu.device_name, on_cpu.gpu) == ("cpu", None)
+
+
+@pytest.mark.parametrize(
+    ("found", "served"),
+    [
+        (H200, True),
+        (having("nvidia  h200\n", (9, 0), 132), True),
+        (having("NVIDIA H200", (9, 0), 66), False),
+        (having("NVIDIA H200", (10, 0), 132), False),
+        (having("NVIDIA H200", (9, 0), 16, mig=True), False),
+        (having("NVIDIA H200", (9, 0), 132, mig=True), False),
+        (having("NVIDIA H200 MIG 1g.18gb", (9, 0), 16, mig=True), False),
+        (having("NVIDIA H200 MIG 7g.141gb", (9, 0), 132), False),
+        (having("NVIDIA H200 NVL", (9, 0), 132), False),
+        (having("NVIDIA H200 MAX", (9, 0), 132), False),
+        (having("", (9, 0), 132), False),
+        (B200, False),
+        (NONE, False),
+    ],
+)
+def test_recorded_h200_serves_an_h200_alone(found, served):
+    """C39: the committed record is chosen for that part however its name is spelt, and neither for a slice of it, nor
+    for what contradicts it or is not known; nor would a record of those be written where it lies."""
+    (file,) = MEASURED.glob("nvidia-h200/*/fnet.json")
+    (recorded, *_) = read(file)
+    name = decide(Given(), found, False).device_name
+    choice = choose(MEASURED, name, recorded.engine, recorded.version, recorded.study, recorded.inputs)
+    assert (choice.measured == recorded) is served
+    assert (replace(recorded, device=name).file == recorded.file) is served
+    if not served and name != "cpu":
+        assert f"nothing is recorded on {name} " in choice.why
 
 
 def test_cpu_of_a_broken_gpu():
@@ -132,12 +164,26 @@ def test_given_option_beats_an_implied_one(tmp_path):
         ("not b200 and h200", {"h200"}),
         ("not (b200 or b300 or h200)", set()),
         ("not(b200)", set()),
+        ("not (b200 or (b300))", set()),
+        ("not (slow or (b200 and (b300 or not slow)))", set()),
+        ("not (slow or not (b200))", {"b200"}),
+        ("not not b200", {"b200"}),
+        ("(b200 and not (slow or b300))", {"b200"}),
+        (" b200 ", {"b200"}),
+        ("b200-x or h200.x or +b300", set()),
         ("b2000 or gb200 or slow", set()),
     ],
 )
 def test_mark_expression(expression, asked):
     """A GPU is asked for by its whole name and where it is not negated."""
     assert asked_gpus(expression) == asked
+
+
+@pytest.mark.parametrize("expression", ["b200 and", "(b200", "b200 slow", "b200:x"])
+def test_mark_expression_that_cannot_be_read(expression):
+    """C37: a GPU in it must not be overlooked, so the run ends there, whatever pytest makes of it."""
+    with one_line(InputError, f"-m {expression}: ", "and, or, not and parentheses"):
+        asked_gpus(expression)
 
 
 def test_negated_mark_implies_nothing():

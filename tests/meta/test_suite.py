@@ -33,6 +33,8 @@ def test_gate_without_its_gpu(runs):
         ("reason without a record", ("--accept-flip: give the reason, together with --record",)),
         ("no reason", ("--accept-flip: give the reason, together with --record",)),
         ("one side", ("--before and --here go together", "--here=FILE")),
+        ("no records", ("the same record twice",)),
+        ("other tests beside", ("no/such.json: cannot be read",)),
         ("no control", ("absent.json", "write one with --report DIR")),
     ],
 )
@@ -134,9 +136,9 @@ def test_summary(runs):
     """C22, C23: every claim once, by its worst case, and every figure counted once, whichever process it came from."""
     output = runs["side by side"].output
     rows = {line.split()[0]: line for line in output.splitlines() if line.startswith("fnet/")}
-    assert re.search(r"0.25 to 1 +-0.65 +flipped$", rows["fnet/fp16-not-finite-at-512"])
-    assert re.search(r"not finite +none +invalid$", rows["fnet/fp16-hs-finite-at-512"])
-    assert re.search(r"5.52e\+04 +\+1e\+04 +holds$", rows["fnet/dft-fits-fp16-at-256"])
+    assert re.search(r"25% to 100% +65 points past it +flipped$", rows["fnet/fp16-not-finite-at-512"])
+    assert re.search(r"not finite \(nan\) in \d of \d +unknown +invalid$", rows["fnet/fp16-hs-finite-at-512"])
+    assert re.search(r"55,233 +10,271 to spare +holds$", rows["fnet/dft-fits-fp16-at-256"])
     assert "2 figures compared, 1 outside their tolerance\na-case: latency 2 ms, was 1 ms" in output
     assert "3 failed, 6 passed, 2 skipped" in output
 
@@ -206,6 +208,12 @@ def test_recorded_and_run_again_is_green(runs):
     assert re.search(r"^\d+ figures compared, 0 outside their tolerance$", runs["again"].output, re.MULTILINE)
 
 
+def test_record_of_unchecked_claims_is_refused(runs):
+    """A selection that measures every case and checks no claim is no baseline: a flip would go unseen."""
+    assert runs["unchecked"].code == pytest.ExitCode.TESTS_FAILED
+    assert re.search(r"^failed: fnet/.* was not checked; record a study's whole run", runs["unchecked"].output, re.M)
+
+
 def test_interrupted_run_leaves_the_baseline_as_it_was(runs):
     """A step of 8% from what was recorded first still holds, so the 16% of the interrupted run are not there."""
     assert runs["interrupted"].code == pytest.ExitCode.INTERRUPTED
@@ -236,3 +244,14 @@ def test_older_baseline_is_named_and_hides_nothing(runs):
     assert run.code == pytest.ExitCode.TESTS_FAILED
     assert "fnet.json: schema 1, and this suite reads 2; record it anew" in run.output
     assert re.search(r"^fnet/fp8-no-output-dense-kl .*flipped$", run.output, re.MULTILINE)
+    assert "INTERNALERROR" not in run.output
+    assert "Traceback" not in run.output
+
+
+def test_report_that_cannot_be_written_loses_nothing_else(runs):
+    """A line that says why, a red run, and the summary all the same."""
+    run = runs["report that cannot be written"]
+    assert run.code == pytest.ExitCode.TESTS_FAILED
+    assert "failed: --report /proc/report: it cannot be written" in run.output
+    assert re.search(r"^fnet/fp8-no-output-dense-kl .*holds$", run.output, re.MULTILINE)
+    assert "Traceback" not in run.output

@@ -158,15 +158,6 @@ def test_input_hash_is_of_the_values():
     feeds = [FEEDS, {"ids": FEEDS["ids"].clone()}, {"ids": torch.tensor([[5, 7, 7, 3]])}]
     same, copy, other = (timed(engines, each) for each in feeds)
     assert same.input_sha256 == copy.input_sha256 != other.input_sha256
-    assert same.incomparable(copy) is None
-    assert "input_sha256 differs" in str(same.incomparable(other))
-
-
-def test_device_times_and_times_with_copies_do_not_compare():
-    """C14: a timer that includes a fixed 6 ms copy is another timer, and the two are refused side by side."""
-    found = group(SimulatedClock(), fp16=0.75)
-    copies = replace(found, timer="host clock, copies included")
-    assert found.incomparable(copies) == "timer differs: simulated and host clock, copies included"
 
 
 def test_first_calls_are_outside_the_figures():

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from fixtures import verdicts
 from fixtures.errors import InputError
-from fixtures.verdicts import Interval, Limits, Outcome, Verdict, band, judge
+from fixtures.verdicts import Interval, Limits, Measurement, Outcome, Verdict, band, judge
 
 INF, NAN = math.inf, math.nan
 NOT_NUMBERS = [NAN, INF, -INF, True, np.True_, "NaN", "1.0"]
@@ -319,13 +321,6 @@ def test_paired_share_refuses_impossible_counts(a_only, b_only, n):
         verdicts.paired_share_interval(a_only, b_only, n)
 
 
-@pytest.mark.parametrize(("a_only", "b_only", "p"), [(0, 0, 1.0), (5, 5, 1.0), (10, 0, 2 / 1024), (1, 7, 18 / 256)])
-def test_mcnemar_is_exact_and_symmetric(a_only, b_only, p):
-    """The two-sided binomial tail of the discordant examples, by hand."""
-    assert verdicts.mcnemar(a_only, b_only) == pytest.approx(p)
-    assert verdicts.mcnemar(b_only, a_only) == pytest.approx(p)
-
-
 # Judging
 
 
@@ -395,6 +390,27 @@ def test_noise_floor_is_the_farthest_reach_of_the_same_engine_twice():
     assert found is not None
     assert verdicts.noise_floor(found) == pytest.approx(1 - found.low)
     assert verdicts.noise_floor(found) > found.high - 1
+    assert math.isnan(verdicts.noise_floor(None))
+
+
+@pytest.mark.parametrize(
+    ("limits", "noise", "expected", "said"),
+    [
+        (Limits(1.0, 1.15, "why"), 0.0, Outcome.HOLDS, ""),
+        (Limits(1.0, 1.15, "why"), 0.06, Outcome.HOLDS, ""),
+        (Limits(1.0, 1.15, "why"), 0.08, Outcome.INVALID, "up to 8.00% from itself, timed twice, which limits of 1 to"),
+        (Limits(None, 1.15, "why"), 0.08, Outcome.HOLDS, ""),
+        (Limits(None, 1.15, "why"), NAN, Outcome.INVALID, "not known"),
+    ],
+)
+def test_measurement_knows_the_noise_of_its_group(limits, noise, expected, said):
+    """A band narrower than one engine is from itself is no band, and the note says so; noise that is not known is not
+    small."""
+    measured = Measurement(1.05, 9, interval(1.04, 1.06), noise=noise)
+    assert measured.judged(limits, Outcome.FLIPPED) is expected
+    assert said in measured.note(limits)
+    assert bool(said) == bool(measured.note(limits))
+    assert replace(measured, problems=("throttled",)).note(limits).startswith("throttled")
 
 
 @pytest.mark.parametrize(
@@ -492,7 +508,7 @@ def test_every_other_outcome_says_what_to_do(outcome):
         assert part in message
     for part in ("at most 1.15: FP8 is worth shipping", "+0.1", "1.05 (B200", "9", "clock stepped in round 4"):
         assert part in message
-    assert message.splitlines()[-1].split(maxsplit=1) == ["next", verdicts.NEXT_STEP[outcome]]
+    assert message.splitlines()[-1].split(maxsplit=1) == ["next", verdicts.next_step("", outcome)]
 
 
 @pytest.mark.parametrize(
@@ -502,12 +518,39 @@ def test_every_other_outcome_says_what_to_do(outcome):
         (Outcome.FLIPPED, "reconsider the decision"),
         (Outcome.MOVED, "--save-graphs"),
         (Outcome.INVALID, "not a regression"),
-        (Outcome.INCONCLUSIVE, "more rounds"),
+        (Outcome.INCONCLUSIVE, "larger --samples"),
+        (Outcome.INCONCLUSIVE, "three times the rounds already"),
     ],
 )
 def test_next_step_tells_outcomes_apart(outcome, words):
     """Infrastructure is not regression, and a flip is not a mere movement."""
     assert words in verdict(outcome=outcome).message()
+
+
+@pytest.mark.parametrize(
+    ("claim", "helps", "does_not"),
+    [
+        (verdicts.UNMOVED, ("--record",), ("remove", "waiver")),
+        (verdicts.UNDRIFTED, ("remove baselines/pinned/<device>/", "then --record"), ("waiver",)),
+        (verdicts.AS_PRINTED, ("waivers.toml", "erratum in baselines/documented/"), ("--record",)),
+    ],
+)
+def test_next_step_of_a_comparison_is_one_that_helps(claim, helps, does_not):
+    """`--record` replaces the newest baseline alone: not a pinned one while its file is there, and never a print."""
+    said = verdict(claim=claim, outcome=Outcome.MOVED).message().splitlines()[-1]
+    assert [word for word in helps if word not in said] == []
+    assert [word for word in does_not if word in said] == []
+
+
+def test_next_step_names_only_what_is_there():
+    """Every file and option that a step speaks of exists."""
+    root = Path(__file__).parents[2]
+    options = (root / "conftest.py").read_text()
+    said = " ".join(verdicts.next_step(claim, outcome) for claim in ("", *verdicts.COMPARISONS) for outcome in Outcome)
+    assert [option for option in re.findall(r"--[a-z-]+", said) if f'"{option}"' not in options] == []
+    paths = {re.sub("<.*", "", path) for path in re.findall(r"baselines/[\w/<>.-]+", said)}
+    assert {path for path in paths if not (root / path).exists()} == set()
+    assert len(paths) == 4
 
 
 @pytest.mark.parametrize(

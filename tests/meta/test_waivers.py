@@ -12,7 +12,7 @@ from fixtures.document import Found
 from fixtures.errors import InputError
 from fixtures.gpus import identify
 from fixtures.verdicts import Outcome
-from fixtures.waivers import COMPARISONS, FILE, Waiver, applicable, covering, lines, problems, read, used
+from fixtures.waivers import COMPARISONS, FILE, Waiver, applicable, covering, gpu_of, lines, problems, read, used
 
 TODAY = date(2026, 9, 30)
 SPEED = "fnet/fp8-barely-faster"
@@ -362,6 +362,24 @@ def test_a_slice_has_no_waivers(name):
     """C39: a MIG slice is not its GPU, whether or not its name says which slice it is."""
     slice_ = identify(name, (9, 0), 16, mig=True)
     assert applicable([waiver(gpu="h100")], slice_.slug, "tensorrt", "11.5.0.12", TODAY) == ()
+
+
+@pytest.mark.parametrize(
+    ("device", "gpu"),
+    [
+        ("cpu", "cpu"),
+        ("NVIDIA B200", "b200"),
+        ("NVIDIA GB200", "gb200"),
+        ("NVIDIA B300 SXM6 AC", "b300"),
+        (identify("NVIDIA H100 80GB HBM3", (9, 0), 132, mig=False).device_name, "h100"),
+        ("NVIDIA B2000", None),
+        (identify("NVIDIA H200", (9, 0), 132, mig=True).device_name, None),
+        (identify("NVIDIA H100 80GB HBM3 MIG 1g.10gb", (9, 0), 16, mig=False).device_name, None),
+    ],
+)
+def test_device_of_a_record(device, gpu):
+    """C39: a record's GPU is the known part of exactly that name; no other GPU, and no slice of one, has waivers."""
+    assert gpu_of(device) == gpu
 
 
 def test_order_is_kept():
