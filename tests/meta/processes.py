@@ -245,7 +245,7 @@ class Runs:
         }
         as_here = ["-c", str(ROOT / "pyproject.toml"), "--rootdir", str(ROOT), "-p", "conftest"]
         on_h200 = [*as_here, "-p", "machine", str(gated), "-m", "h200", "-k"]
-        one_by_one |= {
+        on_a_gpu = {  # last: the machine that they make up stays
             "gate without verdict": [*on_h200, "without_verdict"],
             "gate without times": [*on_h200, "without_times", "--benchmark-disable"],
             "gate without baseline": [*on_h200, "without_baseline"],
@@ -273,8 +273,7 @@ class Runs:
             "older schema": [*chosen, "poison or first or flip", f"--report={folder / 'poisoned'}"],
         }
         self._processes = (
-            Process(in_turn, folder / "in-turn.log"),
-            Process(one_by_one, folder / "one-by-one.log", **offline),
+            Process(one_by_one | in_turn | on_a_gpu, folder / "one-by-one.log", **offline),
             Process(side_by_side, folder / "side-by-side.log"),
         )
 
