@@ -342,8 +342,8 @@ def test_not_asked_for_is_no_failure(found):
         (OTHER, None, 9, 9, "asked for B200, found NVIDIA H200 (h200)"),
         (CUT, None, 9, 9, "asked for B200, found NVIDIA B200 (132 multiprocessors, B200 has 148)"),
         (HERE, NO_TENSORRT, 9, 9, f"asked for B200, but TensorRT cannot be used: {NO_TENSORRT}"),
-        (HERE, None, 0, 0, "asked for B200, but no case ran"),
-        (HERE, None, 0, 7, "asked for B200: 7 cases ran and nothing was compared"),
+        (HERE, None, 0, 0, "asked for B200, but no test came to a verdict"),
+        (HERE, None, 0, 7, "asked for B200: none of 7 verdicts is sound, so nothing was compared"),
     ],
 )
 def test_asked_for_and_not_had_fails_and_says_which(found, tensorrt, compared, executed, message):

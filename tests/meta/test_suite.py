@@ -70,7 +70,7 @@ def test_inputs_that_are_not_there(runs, name, words):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("gate without verdict", "failed: asked for H200, but no case ran"),
+        ("gate without verdict", "failed: asked for H200, but no test came to a verdict"),
         ("gate without times", "not timed: benchmarks are off"),
         ("gate without baseline", "no baseline: "),
     ],
