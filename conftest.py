@@ -34,7 +34,7 @@ SETUP = pytest.StashKey[Setup]()
 WAIVERS = pytest.StashKey[tuple[Waiver, ...]]()  # those that apply to this run
 KEPT = pytest.StashKey[list[tuple[str, Any]]]()  # entries of `evidence` that a test leaves
 EVIDENCE = pytest.StashKey[Evidence]()  # what all tests left
-CAUSES = pytest.StashKey[list[str]]()  # what may have moved figures
+CAUSES = pytest.StashKey[dict[str, list[str]]]()  # what may have moved figures, by title
 CONTROL = pytest.StashKey[Document | None]()
 NOTES = pytest.StashKey[list[str]]()  # what the summary must say beside the verdicts
 
@@ -402,7 +402,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         else:
             whole = _comparison(config, found, notes, command)
             notes += compare.remarks(compare.pairs(option.before, option.here))
-        config.stash[CAUSES] = publish.cause_lines(whole)
+        config.stash[CAUSES] = publish.causes_by_title(whole)
         if option.report is not None:
             notes += publish.write(option.report, whole, [each.here for each in compared])
     if any(note.startswith("failed: ") for note in notes):
@@ -444,9 +444,7 @@ def _evidence(config: pytest.Config) -> Evidence:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     notes, found = config.stash[NOTES], config.stash.get(EVIDENCE, Evidence())
-    sections = report.sections(found.verdicts, config.stash[SETUP], notes)
-    if causes := config.stash.get(CAUSES, []):
-        sections = {"what may be the cause": causes, **sections} if found.verdicts else sections
+    sections = report.sections(found.verdicts, config.stash[SETUP], notes, config.stash.get(CAUSES, {}))
     for title, lines in sections.items():
         terminalreporter.section(title)
         for line in lines:

@@ -167,6 +167,18 @@ def test_graph_that_is_another_is_a_change(tmp_path):
     assert "base-512-b1-fp8: graph" in changed
 
 
+@pytest.mark.usefixtures("against")
+def test_terminal_tells_causes_from_changes(tmp_path):
+    """A version that changed is no cause where nothing moved, and a long list is cut and counted."""
+    whole = of_run(left_by(invented(printed())), made(tmp_path))
+    many = [*whole.changes, *whole.canaries] * 3
+    parts = publish.causes_by_title(replace(whole, causes=[], changes=many, canaries=[]))
+    assert parts.keys() == {"changed since the baseline"}
+    assert parts["changed since the baseline"][-1] == f"and {len(many) - 12} more changes: see --report"
+    assert publish.causes_by_title(replace(whole, causes=["made up"]))["what may be the cause"] == ["made up"]
+    assert publish.causes_by_title(replace(whole, causes=[], changes=[], canaries=[])) == {}
+
+
 def test_run_without_a_baseline(monkeypatch, tmp_path):
     """Nothing is said of what moved, and the document is whole all the same."""
     monkeypatch.setattr(movement, "choices", lambda *_: {UNMOVED: Choice(None, "nothing is recorded")})
