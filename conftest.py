@@ -400,8 +400,9 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         if option.before is None:
             whole = publish.of_run(found, setup, compared, notes, command, config.stash[CONTROL], applied)
         else:
-            whole = _comparison(config, found, notes, command)
-            notes += compare.remarks(compare.pairs(option.before, option.here))
+            pairs = compare.pairs(option.before, option.here)
+            whole = _comparison(pairs, found, notes, command, applied)
+            notes += compare.remarks(pairs)
         config.stash[CAUSES] = publish.causes_by_title(whole)
         if option.report is not None:
             notes += publish.write(option.report, whole, [each.here for each in compared])
@@ -418,11 +419,12 @@ def _failing(notes: list[str]) -> Iterator[None]:
         notes.append(f"failed: {error}")
 
 
-def _comparison(config: pytest.Config, found: Evidence, notes: Sequence[str], command: str) -> Document:
+def _comparison(
+    pairs: Sequence[compare.Pair], found: Evidence, notes: Sequence[str], command: str, applied: Sequence[Waiver]
+) -> Document:
     """The document of a comparison of two recorded runs, as its tests found it."""
-    applied = config.stash[WAIVERS]
     return compare.document_of(
-        compare.pairs(config.option.before, config.option.here),
+        pairs,
         found.verdicts,
         command,
         found.passed,
