@@ -54,18 +54,22 @@ def test_real_process():
 
 
 def test_what_the_program_says_when_it_fails(monkeypatch, capsys, tmp_path):
-    """What ONNX Runtime raises is one line behind the prefix that the asking process looks for, with an exit status."""
-    tiny.graph("fp16+hs").save(tmp_path / f"{HALF}.onnx")
-    save_file({"input_ids": tiny.ids() + 10**6}, tmp_path / f"{HALF}.safetensors")
-    request = {"folder": str(tmp_path), "cases": [HALF], "runs": RUNS, "device": "cpu"}
+    """What ONNX Runtime raises is one line behind the prefix that the asking process looks for, with an exit status; it
+    names the case, and those that follow are watched all the same."""
+    for graph, ids in ((tiny.graph("fp16+hs"), tiny.ids() + 10**6), (tiny.graph("fp32"), tiny.ids())):
+        graph.save(tmp_path / f"{graph.case.id}.onnx")
+        save_file({"input_ids": ids}, tmp_path / f"{graph.case.id}.safetensors")
+    request = {"folder": str(tmp_path), "cases": [HALF, FP32], "runs": RUNS, "device": "cpu"}
     monkeypatch.setattr(sys, "argv", ["", json.dumps(request)])
     monkeypatch.setattr(onnxruntime_watch.os, "_exit", sys.exit)
     with pytest.raises(SystemExit) as ended:
         onnxruntime_watch.main()
     (line,) = capsys.readouterr().out.splitlines()
     assert ended.value.code == 1
-    assert line.startswith(f"{onnxruntime_watch.ERROR}RuntimeError: ")
+    assert line.startswith(f"{onnxruntime_watch.ERROR}{HALF}: RuntimeError: ")
     assert "1000044" in line
+    assert not (tmp_path / f"{HALF}.json").exists()
+    assert (tmp_path / f"{FP32}.json").exists()
 
 
 def test_what_is_asked_for_and_given(instead, monkeypatch):
@@ -93,42 +97,53 @@ def test_what_is_asked_for_and_given(instead, monkeypatch):
 
 
 CRASH = "os.abort()"
+FIRST_DONE = "done(request['cases'][0])"
+BOTH, SECOND = (FP32, HALF), (HALF,)
 ENDINGS = {
-    "crash": ([CRASH], FP32, "crashed (SIGABRT): its last lines: none"),
-    "crash in the second": (["done(request['cases'][0])", CRASH], HALF, "crashed (SIGABRT)"),
-    "crash at the end": (["[done(case) for case in request['cases']]", CRASH], HALF, "crashed (SIGABRT)"),
+    "crash": ([CRASH], BOTH, "crashed (SIGABRT): its last lines: none"),
+    "crash in the second": ([FIRST_DONE, CRASH], SECOND, "crashed (SIGABRT)"),
+    "crash at the end": (["[done(case) for case in request['cases']]", CRASH], SECOND, "crashed (SIGABRT)"),
     "said before a crash": (
         ["print(*range(9), sep='\\n')", "print('\\x1b[1;31mCUDA failure 800\\x1b[m', file=sys.stderr)", CRASH],
-        FP32,
+        BOTH,
         "its last lines: 5 | 6 | 7 | 8 | CUDA failure 800",
     ),
-    "bytes": (["sys.stdout.buffer.write(b'\\xff\\xfe')", CRASH], FP32, "its last lines: \ufffd\ufffd"),
-    "hang": (["print('waiting')", "time.sleep(60)"], FP32, "had not ended after 0.5 s and was stopped: its last"),
-    "silent hang": (["time.sleep(60)"], FP32, "was stopped: its last lines: none"),
-    "exit": (["sys.exit(7)"], FP32, "failed (exit status 7)"),
+    "bytes": (["sys.stdout.buffer.write(b'\\xff\\xfe')", CRASH], BOTH, "its last lines: \ufffd\ufffd"),
+    "hang": (["print('waiting')", "time.sleep(60)"], BOTH, "had not ended after 0.5 s and was stopped: its last"),
+    "silent hang": (["time.sleep(60)"], BOTH, "was stopped: its last lines: none"),
+    "exit": (["sys.exit(7)"], BOTH, "failed (exit status 7)"),
     "reason": (
         ["print('error: Fail: no kernel')", "print('bye')", "sys.exit(1)"],
-        FP32,
+        BOTH,
         "failed (exit status 1): Fail: no kernel; its last lines: bye",
     ),
-    "no trace": (["done(request['cases'][0])"], HALF, "its trace cannot be read: [Errno 2]"),
+    "error in the first": (["done(request['cases'][1])", "print('error: no')", "sys.exit(1)"], (FP32,), "1): no; its"),
+    "no trace": ([FIRST_DONE], SECOND, "its trace cannot be read: [Errno 2]"),
 }
 
 
-@pytest.mark.parametrize(("lines", "case", "words"), ENDINGS.values(), ids=ENDINGS)
-def test_every_other_end_is_an_error(instead, lines, case, words):
-    """A crash, a hang and an exit are one line that names the first case without a trace, the reason, what it said."""
+@pytest.mark.parametrize(("lines", "lost", "words"), ENDINGS.values(), ids=ENDINGS)
+def test_every_other_end_is_an_error(instead, lines, lost, words):
+    """C19: a crash, a hang and an exit are one line for each case that lost its trace, with its name, the reason and
+    what was said; the other case has its trace."""
     instead(*lines)
-    with tiny.one_line(EngineError, f"{case}: ", "ONNX Runtime", words):
-        watched(both(), RUNS, limit_s=0.5 if "time.sleep(60)" in lines else 30)
+    found = dict(zip(BOTH, watched(both(), RUNS, limit_s=0.5 if "time.sleep(60)" in lines else 30), strict=True))
+    for case, outcome in found.items():
+        if case not in lost:
+            assert outcome == SOUND
+            continue
+        with tiny.one_line(EngineError, f"{case}: ", "ONNX Runtime", words):
+            raise outcome
 
 
 @pytest.mark.parametrize("text", ["", TRACE.dump_json(SOUND).decode()[:-9], "[]", '{"layers": [{"run": 0}]}', "null"])
 def test_trace_that_is_cut_or_something_else(instead, text):
     """C19: what is not a whole trace is an error, not a profile with less in it."""
     instead("[done(case) for case in request['cases']]", f"(folder / '{FP32}.json').write_text({text!r})")
+    cut, whole = watched(both(), RUNS)
+    assert whole == SOUND
     with tiny.one_line(EngineError, f"{FP32}: ONNX Runtime was watched, but its trace cannot be read: "):
-        watched(both(), RUNS)
+        raise cut
 
 
 def test_trace_comes_back_as_it_was():
