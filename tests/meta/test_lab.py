@@ -190,7 +190,7 @@ def test_asked_for_is_what_is_fed(bench):
         3,
         6,
     )
-    assert session.scan(CASE.at("fp8")).samples == 3 + 2 * 3
+    assert found["nonfinite_share"].samples == 3 + 2 * 3
 
 
 @pytest.mark.parametrize(("samples", "words"), [("13", "13 passages are asked for and 12"), ("9", "9 sentence pairs")])
@@ -237,11 +237,15 @@ def test_prompt_is_of_one_window(bench, monkeypatch):
 
 
 def test_stress_inputs_are_scanned(bench, monkeypatch):
-    """All 22 are in the scan of the cases that the study scanned, beside passages and sentences."""
+    """All 22 are in the scan of the cases that the study scanned, beside passages and sentences; one that is not finite
+    shows. Half precision is scanned on passages, which its print is of."""
     monkeypatch.setitem(lab.SCANNED_ON_CPU, CASE.group, ("fp8",))
-    session = bench.open()
-    assert session.scan(CASE.at("fp8")).samples == 8 + 4 + 22
-    assert session.scan(CASE).samples == 8 + 4
+    session, fp8 = bench.open(), CASE.at("fp8")
+    assert session.figures(fp8)["nonfinite_share"].samples == 8 + 4 + 22
+    assert session.figures(CASE)["nonfinite_share"].samples == 8
+    session.run(fp8).stress.nonfinite[21] = True
+    assert session.nonfinite(fp8).value == 1 / 34
+    assert outcome("fp8-finite", session.nonfinite(fp8)) == "flipped"
 
 
 def test_speed_without_a_gpu(bench):
