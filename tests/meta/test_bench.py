@@ -182,7 +182,7 @@ def test_fault_of_one_build_reaches_the_record(opened, gpu, monkeypatch):
 def test_build_that_is_not_finite_is_no_record(opened, monkeypatch):
     """A figure of some builds only would hide the others."""
     study = opened(builds=2)
-    monkeypatch.setattr(study, "rebuilt_figures", lambda *_: {FP16: {"nonfinite_share": Measurement(1.0, 6)}})
+    monkeypatch.setattr(study, "_rebuilt_figures", lambda *_: {FP16: {"nonfinite_share": Measurement(1.0, 6)}})
     with one_line(InputError, "kl_mean", "some of 2 builds only"):
         study.record(FP16)
 

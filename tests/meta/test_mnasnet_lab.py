@@ -140,7 +140,7 @@ def test_other_crop_is_another_input(cache, folder, study):
     config = json.loads((folder / "config.json").read_text())
     config["pretrained_cfg"]["crop_pct"] = 0.9
     (folder / "config.json").write_text(json.dumps(config))
-    reason = lab(cache, samples=SAMPLES).origins(DIGITS).difference(study.origins(DIGITS))
+    reason = lab(cache, samples=SAMPLES).origins(FP8).difference(study.origins(FP8))
     assert reason is not None
     assert reason.startswith("encoded rows 'digits'")
     assert "crop 1.0" in reason
@@ -155,12 +155,12 @@ def test_weights_of_another_tag_are_another_input(cache, folder, study):
     config = json.loads((folder / "config.json").read_text())
     config["pretrained_cfg"]["tag"] = "other"
     (folder / "config.json").write_text(json.dumps(config))
-    reason = lab(cache, samples=SAMPLES).origins(DIGITS).difference(study.origins(DIGITS))
+    reason = lab(cache, samples=SAMPLES).origins(FP8).difference(study.origins(FP8))
     assert reason is not None
     assert reason.startswith("checkpoint 'digits'")
     assert "tag sklearn_digits" in reason
     assert "tag other" in reason
-    assert study.origins(DIGITS).difference(lab(cache, samples=SAMPLES).origins(DIGITS)) is not None
+    assert study.origins(FP8).difference(lab(cache, samples=SAMPLES).origins(FP8)) is not None
 
 
 def test_folder_of_another_architecture_is_refused(cache, tmp_path):
