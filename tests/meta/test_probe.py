@@ -35,7 +35,7 @@ def first(graph: Graph, open_engine=CpuEngine) -> str | None:
 def test_every_value_in_the_order_it_is_computed(variant):
     """One range for each node that gives fp32 or fp16, none left out and none twice; a sound graph has no overflow."""
     graph = tiny.graph(variant, batch=3)
-    found = ranges(graph, {"input_ids": tiny.ids(3)}, CpuEngine)
+    found = list(ranges(graph, {"input_ids": tiny.ids(3)}, CpuEngine))
     expected = [node.name for node in graph.proto.graph.node if node.op_type != "QuantizeLinear"]
     assert [each.node for each in found] == expected
     assert all(each.nonfinite == 0 and 0 < each.largest <= FP16_MAX for each in found)
