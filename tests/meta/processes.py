@@ -68,12 +68,14 @@ def test_speed():
     raise AssertionError("ran")
 """
 
-# What may not pass where a GPU was asked for: a test without a verdict, one without times, one without a baseline.
+# What may not pass where a GPU was asked for: a test without a verdict, one without times, one without a baseline, and
+# times that nothing may rest on; beside times that are published.
 GATED = """
 import pytest
 from fixtures.baselines import Inputs, Origin
 from fixtures.cases import studies
 from fixtures.movement import CaseFigures
+from fixtures.timing import GPU_TIME
 
 case = pytest.mark.parametrize("case", [studies()["fnet"].case("base-512-b1-fp8")], ids=str)
 
@@ -89,6 +91,18 @@ def test_without_times(case):
 @case
 def test_without_baseline(case, unmoved):
     unmoved(CaseFigures(case.id, "0" * 64, Inputs({"base": Origin("made up", "0" * 64)}, {}), {}))
+
+@case
+@pytest.mark.benchmark(group="made up", timer=GPU_TIME)
+@pytest.mark.usefixtures("timed")
+def test_to_publish(case, published):
+    published((2.0, 4.0, 3.0), ())
+
+@case
+@pytest.mark.benchmark(group="made up", timer=GPU_TIME)
+@pytest.mark.usefixtures("timed")
+def test_not_to_publish(case, published):
+    published((2.0, 4.0, 3.0), ("throttled: hw_slowdown", "the engine is fp16"))
 """
 
 # A plugin that makes a machine with an H200 or, for `-m b200`, a B200 and a TensorRT package that cannot be imported.
@@ -243,16 +257,20 @@ class Runs:
             "no weights": [*one_case, "--checkpoints", str(weightless)],
             "offline": [*one_case, "--checkpoints", "hub"],
         }
+        hub = ["--checkpoints", "hub", "--datasets", "hub"]
+        self.junit, self.report = folder / "junit.xml", folder / "report"
+        self.benchmarks = folder / "benchmarks.json"
         as_here = ["-c", str(ROOT / "pyproject.toml"), "--rootdir", str(ROOT), "-p", "conftest"]
         on_h200 = [*as_here, "-p", "machine", str(gated), "-m", "h200", "-k"]
         on_a_gpu = {  # last: the machine that they make up stays
             "gate without verdict": [*on_h200, "without_verdict"],
             "gate without times": [*on_h200, "without_times", "--benchmark-disable"],
             "gate without baseline": [*on_h200, "without_baseline"],
+            "published": [*on_h200, "to_publish", "--benchmark-only", f"--benchmark-json={self.benchmarks}"],
+            "published and profiled": [*on_h200, "to_publish and not not_to", "--benchmark-cprofile=tottime"],
+            "without pytest-benchmark": [*on_h200, "to_publish and not not_to", "-p", "no:benchmark"],
             "gate with a broken TensorRT": [*as_here, "-p", "machine", str(gated), "-m", "b200"],
         }
-        hub = ["--checkpoints", "hub", "--datasets", "hub"]
-        self.junit, self.report = folder / "junit.xml", folder / "report"
         written = ["--junitxml", str(self.junit), f"--report={self.report}"]
         side_by_side = {"side by side": [*as_here, "-n", "2", *hub, *written, str(made_up)]}
         path = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])

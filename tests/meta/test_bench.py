@@ -216,6 +216,56 @@ def test_longer_is_another_measurement(opened, gpu):
     assert len(gpu.opened[0]) == 3
 
 
+@pytest.mark.parametrize("where", ["build", "capture"])
+def test_engine_that_fails_costs_its_own_figures_alone(opened, gpu, monkeypatch, said, where):
+    """C19: what kept one engine from being built or captured is the error of its case, found once; the others of its
+    group are timed and have their records."""
+    tried, error = [], EngineError(f"{FP8}: the TensorRT build had not ended after 1800 s and was stopped")
+    opens, times = gpu.open, gpu.time
+
+    def hang(graph: Graph, *rest: Any) -> Fake:
+        tried.append(graph.case)
+        if graph.case == FP8:
+            raise error
+        return opens(graph, *rest)
+
+    def refuse(engines: Mapping[str, Fake], *rest: Any, **options: Any) -> GroupTiming:
+        left = {name: engine for name, engine in engines.items() if name != FP8.id}
+        return replace(times(left, *rest, **options), failed={FP8.id: error})
+
+    if where == "build":
+        monkeypatch.setattr(benches, "open_gpu_engine", hang)
+    else:
+        monkeypatch.setattr(benches, "time_group", refuse)
+    study = opened()
+    for asked in (study.speed, study.record, study.bench.latency):
+        with one_line(EngineError, "digits-b1-fp8", "had not ended"):
+            asked(FP8)
+    assert study.record(FP16).figures["latency"].value == pytest.approx(0.2)
+    assert study.bench.same_engine_twice(FP16).value == 1
+    assert tried.count(FP8) == (1 if where == "build" else 0)
+    note = f"left out of the rounds of digits-b1: {error}"
+    assert note in study.bench.rounds("digits-b1").notes
+    assert f"mnasnet: {note}" in said
+
+
+def test_first_engine_that_fails_leaves_no_ratio(opened, gpu, monkeypatch):
+    """C19: another engine timed twice is not the half-precision engine, and nothing is held against it."""
+    opens = gpu.open
+
+    def crash(graph: Graph, *rest: Any) -> Fake:
+        if graph.case == FP16:
+            raise EngineError(f"{FP16}: crashed")
+        return opens(graph, *rest)
+
+    monkeypatch.setattr(benches, "open_gpu_engine", crash)
+    study = opened()
+    assert study.speed(FP32)["latency"].value == pytest.approx(0.4)
+    for asked in (study.bench.same_engine_twice, study.speed):
+        with one_line(EngineError, "digits-b1-fp16: crashed"):
+            asked(FP8)
+
+
 def test_throttled_times_are_no_figures(opened, gpu):
     """C15: what was wrong with the machine stands in the record, and no claim is judged on it."""
     gpu.problems = ("GPU throttled: hw_slowdown",)

@@ -73,12 +73,24 @@ def test_inputs_that_are_not_there(runs, name, words):
         ("gate without verdict", "failed: asked for H200, but no test came to a verdict"),
         ("gate without times", "not timed: benchmarks are off"),
         ("gate without baseline", "no baseline: "),
+        ("without pytest-benchmark", "not timed: pytest-benchmark is not loaded"),
     ],
 )
 def test_gate_is_red(runs, name, words):
     """C21, C22: on the GPU that was asked for, tests that compare nothing, time nothing or find no baseline fail."""
     assert runs[name].code == pytest.ExitCode.TESTS_FAILED
     assert words in runs[name].output
+
+
+def test_sound_times_are_published(runs):
+    """Its users' `--benchmark-only` and JSON work: milliseconds a call become its seconds, and its own profiler, which
+    calls once more, adds none. Times with problems are no benchmark, and a gate is red for them."""
+    (found,) = json.loads(runs.benchmarks.read_text())["benchmarks"]
+    assert found["name"].startswith("test_to_publish[")
+    assert found["stats"]["data"] == pytest.approx([0.002, 0.004, 0.003])
+    assert "not published: throttled: hw_slowdown; the engine is fp16" in runs["published"].output
+    assert "1 failed, 1 passed" in runs["published"].output
+    assert "1 passed" in runs["published and profiled"].output
 
 
 def test_gate_with_a_broken_tensorrt(runs):

@@ -252,11 +252,23 @@ class SilentEngine(Engine):
     ],
 )
 def test_capture_that_does_not_do_the_work_is_an_error(broken, message):
-    """C16: a refused, empty or stale graph, or one that computes something else, is named and never timed."""
+    """C16: a refused, empty or stale graph, or one that computes something else, is named and never timed; the others
+    of its group are."""
     clock = SimulatedClock()
-    engines = {"fp16": Engine(clock), "fp8": broken(clock)}
+    found = timed({"fp8": broken(clock), "fp16": Engine(clock)})
     with pytest.raises(EngineError, match=message):
-        timed(engines)
+        found.times_ms("fp8")
+    with pytest.raises(EngineError, match=message):
+        found.ratio("fp8", "fp16")
+    assert found.rounds_ms.keys() == {"fp16", "fp16 again"}
+    assert found.median_ms("fp16") == 1.0
+
+
+def test_group_without_an_engine_to_time_is_an_error():
+    """C16: nothing is timed where no engine can be captured."""
+    clock = SimulatedClock()
+    with pytest.raises(EngineError, match="refused during capture"):
+        timed({"fp16": RefusedCapture(clock), "fp8": RefusedCapture(clock)})
     assert clock.now_ms == 0
 
 
