@@ -36,7 +36,6 @@ KEPT = pytest.StashKey[list[tuple[str, Any]]]()  # entries of `evidence` that a 
 EVIDENCE = pytest.StashKey[Evidence]()  # what all tests left
 CAUSES = pytest.StashKey[dict[str, list[str]]]()  # what may have moved figures, by title
 CONTROL = pytest.StashKey[Document | None]()
-NOTES = pytest.StashKey[list[str]]()  # what the summary must say beside the verdicts
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -87,7 +86,6 @@ def pytest_configure(config: pytest.Config) -> None:
         builds=recording.BUILDS[decision.device] if option.record else 1,
         not_timed=not_timed,
     )
-    config.stash[NOTES] = []
 
 
 def _contradiction(option: argparse.Namespace, device: str, workers: int, not_timed: str | None) -> str | None:
@@ -383,7 +381,8 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     config = session.config
     if hasattr(config, "workerinput") or config.option.collectonly:
         return
-    setup, option, notes, applied = config.stash[SETUP], config.option, config.stash[NOTES], config.stash[WAIVERS]
+    setup, option, applied = config.stash[SETUP], config.option, config.stash[WAIVERS]
+    notes = setup.notes  # the rest of what the result must say is added to them here
     found = config.stash[EVIDENCE] = _evidence(config)
     compared: list[publish.Sides] = []
     if ended := recording.CUT_SHORT.get(exitstatus):
@@ -451,8 +450,8 @@ def _evidence(config: pytest.Config) -> Evidence:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    notes, found = config.stash[NOTES], config.stash.get(EVIDENCE, Evidence())
-    sections = report.sections(found.verdicts, config.stash[SETUP], notes, config.stash.get(CAUSES, {}))
+    setup, found = config.stash[SETUP], config.stash.get(EVIDENCE, Evidence())
+    sections = report.sections(found.verdicts, setup, setup.notes, config.stash.get(CAUSES, {}))
     for title, lines in sections.items():
         terminalreporter.section(title)
         for line in lines:

@@ -9,6 +9,7 @@ a call is recorded instead of run.
 from __future__ import annotations
 
 import ctypes
+import errno
 import json
 import os
 import sys
@@ -113,6 +114,8 @@ class IBuilderConfig:
         self.flags.add(flag)
 
     def clear_flag(self, flag: str) -> None:
+        if fault("flag error"):
+            self.log.log(ILogger.ERROR, "TF32 cannot be cleared")
         self.flags.discard(flag)
 
     def create_timing_cache(self, serialized_timing_cache: bytes) -> ITimingCache | None:
@@ -123,7 +126,7 @@ class IBuilderConfig:
 
     def set_timing_cache(self, cache: ITimingCache, ignore_mismatch: bool) -> bool:
         assert not ignore_mismatch
-        if "another-gpu" in cache.entries:
+        if "another-gpu" in cache.entries or fault("no timing cache"):
             self.log.log(ILogger.ERROR, "Timing cache was made on another device")
             return False
         self.timings = cache
@@ -157,6 +160,8 @@ class Builder:
             os.abort()
         if fault("hang"):
             time.sleep(60)
+        if fault("disk full"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         if fault("exit"):
             os._exit(7)
         if fault("exception"):
@@ -182,6 +187,7 @@ class OnnxParser:
     def __init__(self, network: SimpleNamespace, logger: ILogger) -> None:
         assert (network.flags, logger.ready) in ((0, True), (2, True))
         self.errors: list[str] = []
+        self.log = logger
 
     @property
     def num_errors(self) -> int:
@@ -189,6 +195,8 @@ class OnnxParser:
 
     def parse_from_file(self, model: str) -> bool:
         assert Path(model).stat().st_size
+        if fault("parser error"):
+            self.log.log(ILogger.ERROR, "node 5: an input is ignored")
         if fault("parser"):
             self.errors = ["node 3 (layer.0/gelu): no Gelu\n here", "node 7 (cls): wrong type"]
         return not self.errors

@@ -70,13 +70,13 @@ class Gpu:
         monkeypatch.setattr(benches, "time_group", self.time)
         monkeypatch.setattr(benches, "CudaClock", lambda: "the clock")
 
-    def open(self, graph: Graph, _engine: str, _cache: object, _gpu: object, build: int) -> Fake:
+    def open(self, graph: Graph, _engine: str, _cache: object, _gpu: object, _say: object, build: int) -> Fake:
         """What `open_gpu_engine` would."""
         built = layers(graph, self.quantized)
         if graph.case.variant == "fp8":
             built += (Layer("reformat", "reformat", "", (), ("fp8",), ("fp8",)),) * self.extra.get(build, 0)
         ms = tuple(0.003 if layer.kind == "quantize" else 0.004 for layer in built)
-        found = Fake(PLANS[graph.case.variant] + build * MIB, built, ms, notes=("timing cache: fresh",))
+        found = Fake(PLANS[graph.case.variant] + build * MIB, built, ms, notes=(f"{graph.case}: timing cache: fresh",))
         self.opened[build].append(found)
         return found
 
@@ -117,7 +117,7 @@ def opened(made: Lab, gpu: Gpu, said: list[str]) -> Callable[..., Lab]:  # noqa:
 
     def make(engine: str = "tensorrt", **given: Any) -> Lab:
         found = copy(made)
-        options = {"engine": engine, "gpu": B200.gpus[0], "not_timed": None, "say": said.append} | given
+        options = {"engine": engine, "gpu": B200.gpus[0], "not_timed": None, "say": said.append, "notes": []} | given
         found.setup = replace(made.setup, **options)
         return found.rebuilt(0)
 
@@ -167,9 +167,9 @@ def test_fault_of_one_build_reaches_the_record(opened, gpu, monkeypatch):
     """C01: an FP8 engine without FP8 convolutions in the second build alone leaves no figure of its time sound."""
     real = gpu.open
 
-    def faulty(graph: Graph, engine: str, cache: object, device: object, build: int) -> Fake:
-        gpu.quantized = "fp16" if build == 1 else "fp8"
-        return real(graph, engine, cache, device, build)
+    def faulty(graph: Graph, *given: Any) -> Fake:
+        gpu.quantized = "fp16" if given[-1] == 1 else "fp8"
+        return real(graph, *given)
 
     monkeypatch.setattr(benches, "open_gpu_engine", faulty)
     problems = opened(builds=2).record(FP8).problems
@@ -382,9 +382,14 @@ def test_canaries(opened):
 
 
 def test_notes_of_a_build_are_said(opened, said):
-    """C10: a plan that was built again, or from no timings, is in the run's output, with its case."""
-    opened().bench.gpu_engine(FP16)
-    assert "mnasnet: digits-b1-fp16: timing cache: fresh" in said
+    """C10, C11: that a plan was built again, or from no timings, is in the run's output and in its result, with the
+    case; and once, however often the group is opened."""
+    study, note = opened(), "mnasnet: digits-b1-fp16: timing cache: fresh"
+    for _ in range(2):
+        study.bench.gpu_engine(FP16)
+        study.bench.close()
+    assert said.count(note) == 1
+    assert study.setup.notes == [note]
 
 
 def test_other_group_closes_engines(opened, gpu):

@@ -173,7 +173,7 @@ def test_damage_is_one_rebuild_and_a_note(tmp_path, damage, reason):
     damage(home)
     made: list[str] = []
     entry = get(tmp_path, text("whole payload", made))
-    assert entry.notes == (f"cache entry plans/{entry.key} was damaged ({reason}) and was made again",)
+    assert entry.notes == (f"cache entry plans/{entry.key}: it was damaged ({reason}) and it was made again",)
     assert (entry.hit, entry.path.read_text(), made) == (False, "whole payload", ["whole payload"])
     assert home.with_name(f"{home.name}.damaged").is_dir()
     assert get(tmp_path, never).notes == ()
@@ -242,7 +242,8 @@ def test_two_processes_make_it_once(tmp_path):
 
 
 def test_killed_writer_leaves_nothing_that_is_read(tmp_path):
-    """C11: kill -9 in the middle of a payload; its lock and its half file stop nobody and are cleared away."""
+    """C11: kill -9 in the middle of a payload; its lock and its half file stop nobody and are cleared away, with a
+    note."""
     writer = start(tmp_path)
     assert writer.stdout is not None
     assert writer.stdout.readline() == "making\n"
@@ -252,7 +253,9 @@ def test_killed_writer_leaves_nothing_that_is_read(tmp_path):
     assert (folder / f"{key(PARTS)}.part" / "payload").read_text() == "half "
     assert (folder / f"{key(PARTS)}.lock").exists()
     entry = get(tmp_path, text("whole"))
-    assert (entry.hit, entry.notes, entry.path.read_text()) == (False, (), "whole")
+    assert (entry.hit, entry.path.read_text()) == (False, "whole")
+    assert entry.notes == (f"cache entry plans/{entry.key}: its writer was killed and it was made again",)
+    assert get(tmp_path, never).notes == ()
     assert not (folder / f"{key(PARTS)}.part").exists()
 
 

@@ -250,6 +250,13 @@ def test_slow_drift_is_red(runs):
     assert all("was pinned at 0.01 nats" in line for line in moved)
 
 
+def test_notes_are_in_the_result(runs):
+    """C11: what a reader must know beside the verdicts is in the summary and in verdicts.json."""
+    note = "fnet: a cache entry was made again"
+    assert f"\n{note}\n" in runs["slow drift"].output
+    assert note in document.read(runs.drift / "verdicts.json").notes
+
+
 def test_older_baseline_is_named_and_hides_nothing(runs):
     """C25: a bad file fails what rests on it, with the way out, and what does not is judged all the same."""
     run = runs["older schema"]

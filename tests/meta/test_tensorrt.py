@@ -8,9 +8,11 @@ import json
 import logging
 import os
 import shutil
+import subprocess
 import sys
 from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
@@ -27,6 +29,8 @@ from fixtures.graphs import Builder, Graph
 from tests.meta import fake_tensorrt as fake
 
 B200 = Gpu("b200", "NVIDIA B200", (10, 0), 148, "GPU-1")
+ROOT = Path(__file__).parents[2]
+CASE = "base-512-b1-fp16+hs"
 MACHINE = {"gpu": "NVIDIA B200", "mig_profile": None, "driver": "580.65.06"}
 X = torch.arange(6, dtype=torch.float32).reshape(2, 3)
 
@@ -79,7 +83,7 @@ def in_process(library):
     """Builds without the child: for what does not depend on it, and much faster."""
     build = importlib.import_module("fixtures.engines.tensorrt_build")
 
-    def in_child(_case: str, request: dict, _limit_s: float) -> tuple[str, ...]:
+    def in_child(_case: str, request: dict, _limit_s: float, _progress: object) -> tuple[str, ...]:
         said: list[str] = []
         library.setattr(build, "say", said.append)
         build.build(**request)
@@ -90,9 +94,9 @@ def in_process(library):
 
 
 def opened(
-    tmp_path, graph: Graph | None = None, level: int = 1, gpu: Gpu = B200, build: int = 0, limit_s: float = 30
+    tmp_path, graph: Graph | None = None, level: int = 1, gpu: Gpu = B200, build: int = 0, limit_s: float = 30, say=str
 ) -> TensorRTEngine:
-    return TensorRTEngine(graph or doubling(), Cache(tmp_path / "cache"), gpu, level, build, limit_s)
+    return TensorRTEngine(graph or doubling(), Cache(tmp_path / "cache"), gpu, level, say, build, limit_s)
 
 
 def built(engine: TensorRTEngine) -> dict:
@@ -175,9 +179,11 @@ def test_symbols_come_from_what_the_bindings_are_linked_to(monkeypatch):
 
 @pytest.mark.usefixtures("library")
 def test_build(tmp_path, caplog):
-    """A real child builds as the study did: TF32 off, level 1, DETAILED, no precision flag; a few lines say how far."""
+    """A real child builds as the study did: TF32 off, level 1, DETAILED, no precision flag; a few lines say how far,
+    and the log has what TensorRT said."""
+    said: list[str] = []
     with caplog.at_level(logging.INFO):
-        engine = opened(tmp_path)
+        engine = opened(tmp_path, say=said.append)
     assert built(engine) == {
         "version": "11.4.0.106",
         "network_flags": 0,
@@ -186,14 +192,19 @@ def test_build(tmp_path, caplog):
         "verbosity": "DETAILED",
     }
     assert engine.plan_bytes == engine.plan.path.stat().st_size > 0
-    assert (engine.plan.hit, engine.notes) == (False, ("timing cache: fresh (none was kept)",))
+    assert (engine.plan.hit, engine.notes) == (False, ("base-512-b1-fp16+hs: timing cache: fresh (none was kept)",))
     assert sorted(path.name for path in engine.plan.path.parent.iterdir()) == ["manifest.json", "payload"]
     shown = [record.getMessage() for record in caplog.records if record.name.endswith("tensorrt_build")]
     assert shown == [
         "base-512-b1-fp16+hs: note: timing cache: fresh (none was kept)",
+        "base-512-b1-fp16+hs: phase: Building Engine, 2 steps",
+        "base-512-b1-fp16+hs: phase: Timing graph nodes, 10 steps",
+        "base-512-b1-fp16+hs: WARNING: almost out of memory",
+    ]
+    assert said == [
         "base-512-b1-fp16+hs: Building Engine, 2 steps",
         "base-512-b1-fp16+hs: Timing graph nodes, 10 steps",
-        "base-512-b1-fp16+hs: WARNING: almost out of memory",
+        f"base-512-b1-fp16+hs: plan {engine.plan.key}, built",
     ]
 
 
@@ -207,6 +218,8 @@ def test_build(tmp_path, caplog):
         ("parser", r"refused the graph; node 3 \(layer\.0/gelu\): no Gelu here; node 7 \(cls\): wrong type"),
         ("null plan", r"the builder gave no plan; no implementation for node layer\.0/gelu"),
         ("build error", r"gave a plan, but reported errors; Skipping tactic 0x17: out of memory"),
+        ("parser error", r"TensorRT reported errors before it built; node 5: an input is ignored"),
+        ("flag error", r"TensorRT reported errors before it built; TF32 cannot be cleared"),
     ],
 )
 def test_failed_build_fails_one_case(library, tmp_path, fault, words):
@@ -216,6 +229,42 @@ def test_failed_build_fails_one_case(library, tmp_path, fault, words):
         opened(tmp_path, limit_s=0.5 if fault == "hang" else 30)
     assert "\n" not in str(caught.value)
     assert {path.suffix for path in (tmp_path / "cache" / "plans").iterdir()} == {".lock"}
+
+
+def test_full_disk_in_the_build(library, tmp_path):
+    """C11: a disk that fills while the child writes is the cache folder's error with its way out, as anywhere else."""
+    library.setenv("FAKE_TENSORRT", "disk full")
+    with pytest.raises(InputError, match=r"cannot be written \(No space left on device\): .* --engine-cache DIR"):
+        opened(tmp_path)
+
+
+# The program that builds, started by one that does nothing else.
+PARENT = """
+import subprocess, sys, time
+subprocess.Popen([sys.executable, "-P", "-u", *sys.argv[1:]])
+time.sleep(60)
+"""
+
+
+def test_build_ends_with_the_run(library, tmp_path):
+    """A run that is killed leaves no builder: it would hold the GPU, and nobody would stop it at its time limit."""
+    library.setenv("FAKE_TENSORRT", "hang")
+    library.setenv("PYTHONPATH", os.pathsep.join([os.environ["PYTHONPATH"], str(ROOT)]))
+    doubling().save(tmp_path / "graph.onnx")
+    request = {
+        "onnx": str(tmp_path / "graph.onnx"),
+        "plan": str(tmp_path / "plan"),
+        "timing_cache": str(tmp_path / "timings"),
+        "optimization_level": 1,
+        "strongly_typed_flag": False,
+    }
+    program = ROOT / "fixtures" / "engines" / "tensorrt_build.py"
+    command = [sys.executable, "-c", PARENT, str(program), json.dumps(request)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        assert "almost out of memory" in next(line for line in parent.stdout if line.startswith("WARNING"))
+        parent.kill()
+        parent.communicate(timeout=10)  # ends when nobody holds the pipe any more, which the builder does
 
 
 # ---------------------------------------------------------------------------------------------- the plan's key
@@ -261,13 +310,13 @@ def test_machine_parts(monkeypatch):
 
 
 @pytest.mark.usefixtures("in_process")
-def test_hit_says_its_key(tmp_path, caplog):
-    """C10: the unchanged case hits, and a result can say which engine it timed; another level is another plan."""
+def test_hit_says_its_key(tmp_path):
+    """C10: the unchanged case hits and says which engine is timed; another level is another plan."""
+    said: list[str] = []
     first = opened(tmp_path)
-    with caplog.at_level(logging.INFO):
-        again = opened(tmp_path)
+    again = opened(tmp_path, say=said.append)
     assert (again.plan.hit, again.plan.key, again.notes) == (True, first.plan.key, ())
-    assert f"base-512-b1-fp16+hs: plan {first.plan.key}, from the cache" in caplog.text
+    assert said == [f"base-512-b1-fp16+hs: plan {first.plan.key}, from the cache"]
     assert built(opened(tmp_path, level=3))["level"] == 3
 
 
@@ -296,7 +345,7 @@ def test_refused_plan_is_built_again_once(tmp_path, content, reason):
     again = opened(tmp_path)
     home = engine.plan.path.parent
     assert reason in again.notes[0]
-    assert again.notes[0].startswith(f"plan {engine.plan.key} was refused by TensorRT")
+    assert again.notes[0].startswith(f"base-512-b1-fp16+hs: plan {engine.plan.key} was refused by TensorRT")
     assert again.plan.hit is False
     assert home.with_name(f"{home.name}.damaged").joinpath("payload").read_bytes() == content
     assert torch.equal(again.run({"x": X})["y"], 2 * X)
@@ -308,7 +357,7 @@ def test_cut_plan_is_built_again_once(tmp_path):
     """C11: a plan cut short never reaches TensorRT."""
     engine = opened(tmp_path)
     engine.plan.path.write_bytes(engine.plan.path.read_bytes()[:20])
-    assert "was damaged (size_bytes differs)" in opened(tmp_path).notes[0]
+    assert "it was damaged (size_bytes differs)" in opened(tmp_path).notes[0]
 
 
 def test_no_engine_from_a_new_plan(in_process, tmp_path):
@@ -343,12 +392,12 @@ def test_plan_that_is_built_again(tmp_path):
     opened(tmp_path)
     first = timings(tmp_path).read_bytes()
     again = opened(tmp_path, build=1)
-    assert (again.plan.hit, again.notes) == (False, ("timing cache: fresh (none was kept)",))
+    assert (again.plan.hit, again.notes) == (False, (f"{CASE}: timing cache: fresh (none was kept)",))
     opened(tmp_path, level=2, build=1)
     assert timings(tmp_path).read_bytes() == first
     assert timings(tmp_path, "-build1").read_bytes() == sealed(fake.TIMINGS + b"level-1 level-2")
     assert opened(tmp_path).plan.hit
-    through = open_gpu_engine(doubling(), "tensorrt", Cache(tmp_path / "cache"), B200, 1)
+    through = open_gpu_engine(doubling(), "tensorrt", Cache(tmp_path / "cache"), B200, str, 1)
     assert (through.plan.hit, through.plan.key) == (True, again.plan.key)
 
 
@@ -384,7 +433,7 @@ def test_bad_timing_cache_is_fresh(tmp_path, content, reason):
     """C11: a bad timing cache never fails a build, but the result says that kernels were timed anew."""
     timings(tmp_path).parent.mkdir(parents=True)
     timings(tmp_path).write_bytes(content)
-    assert opened(tmp_path).notes == (f"timing cache: fresh ({reason})",)
+    assert opened(tmp_path).notes[0] == f"{CASE}: timing cache: fresh ({reason})"
     assert opened(tmp_path, level=2).notes == ()
 
 
@@ -393,8 +442,36 @@ def test_timing_cache_that_cannot_be_kept(tmp_path):
     """C11: no place for a timing cache is a note."""
     timings(tmp_path).mkdir(parents=True)
     notes = opened(tmp_path).notes
-    assert notes[0].startswith("timing cache: fresh (it cannot be read: ")
-    assert notes[1].startswith("timing cache: not kept (")
+    assert notes[0].startswith(f"{CASE}: timing cache: fresh (it cannot be read: ")
+    assert notes[1].startswith(f"{CASE}: timing cache: not kept (")
+
+
+def test_timing_cache_that_tensorrt_refuses_to_unite(in_process, tmp_path):
+    """C14: a returned False is said: what another build kept meanwhile is gone."""
+    build = sys.modules["fixtures.engines.tensorrt_build"]
+    attach = build.attach_timings
+
+    def meanwhile(config, path):
+        cache = attach(config, path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(sealed(fake.TIMINGS + b"another-gpu"))
+        return cache
+
+    in_process.setattr(build, "attach_timings", meanwhile)
+    assert "the kept one is replaced" in opened(tmp_path).notes[1]
+
+
+def test_build_without_a_timing_cache(in_process, tmp_path):
+    """C14: TensorRT takes not even an empty one; the plan is built, the result says so, and no empty one is kept."""
+    opened(tmp_path)
+    kept = timings(tmp_path).read_bytes()
+    in_process.setenv("FAKE_TENSORRT", "no timing cache")
+    engine = opened(tmp_path, level=2)
+    assert [note.partition("timing cache: ")[2] for note in engine.notes] == [
+        "fresh (TensorRT refused the kept one)",
+        "none, so nothing is kept (TensorRT refused an empty one)",
+    ]
+    assert timings(tmp_path).read_bytes() == kept
 
 
 # ---------------------------------------------------------------------------------------------- running
