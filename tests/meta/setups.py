@@ -17,7 +17,7 @@ BROKEN = Probe("broken", reason="CUDA error: device-side assert")
 
 def having(name: str, capability: tuple[int, int], multiprocessors: int, mig: bool = False) -> Probe:
     """A machine with one GPU that works."""
-    return Probe("ok", (identify(name, capability, multiprocessors, mig, uuid="GPU-1"),))
+    return Probe("ok", identify(name, capability, multiprocessors, mig, uuid="GPU-1"))
 
 
 B200 = having("NVIDIA B200", (10, 0), 148)

@@ -117,7 +117,7 @@ def opened(made: Lab, gpu: Gpu, said: list[str]) -> Callable[..., Lab]:  # noqa:
 
     def make(engine: str = "tensorrt", **given: Any) -> Lab:
         found = copy(made)
-        options = {"engine": engine, "gpu": B200.gpus[0], "not_timed": None, "say": said.append, "notes": []} | given
+        options = {"engine": engine, "gpu": B200.gpu, "not_timed": None, "say": said.append, "notes": []} | given
         found.setup = replace(made.setup, **options)
         return found.rebuilt(0)
 
@@ -292,7 +292,7 @@ def test_band_narrower_than_the_group_is_noisy_is_none(opened, gpu, spread, outc
     assert study.bench.same_engine_twice(FP16).noise == 0
 
 
-@pytest.mark.parametrize("gpu_found", [*B200.gpus, None])
+@pytest.mark.parametrize("gpu_found", [B200.gpu, None])
 def test_nothing_is_made_up_without_a_clock(opened, gpu_found):
     """C17: the line says why there is no time, and figures are those that need none."""
     study = opened("onnxruntime", not_timed="not timed: made up", gpu=gpu_found)

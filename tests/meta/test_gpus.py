@@ -248,7 +248,7 @@ def machine(monkeypatch) -> Callable[..., None]:
         def cuda():
             raise RuntimeError(failure)
 
-        monkeypatch.setattr(gpus, "_cuda_gpus", cuda)
+        monkeypatch.setattr(gpus, "_cuda_gpu", cuda)
 
     return make
 
@@ -277,7 +277,7 @@ def test_absent_and_broken_are_two_endings(machine, driver, variable, failure, k
     """C37: no GPU, hidden GPUs, an old driver, full memory, a device fault: none and broken are told apart."""
     machine(driver, variable, failure)
     found = gpus.probe()
-    assert (found.kind, found.gpus) == (kind, ())
+    assert (found.kind, found.gpu) == (kind, None)
     assert reason in found.reason
     assert "\n" not in found.reason
 
@@ -285,9 +285,9 @@ def test_absent_and_broken_are_two_endings(machine, driver, variable, failure, k
 def test_working_gpus_are_listed_in_cudas_order(machine, monkeypatch):
     """What CUDA could use is ok, also where there is no NVML to ask."""
     machine(NO_DRIVER)
-    here = [identify("NVIDIA H200", (9, 0), 132, mig=False), identify("NVIDIA B200", (10, 0), 148, mig=False)]
-    monkeypatch.setattr(gpus, "_cuda_gpus", lambda: iter(here))
-    assert gpus.probe() == Probe("ok", tuple(here))
+    here = identify("NVIDIA H200", (9, 0), 132, mig=False)
+    monkeypatch.setattr(gpus, "_cuda_gpu", lambda: here)
+    assert gpus.probe() == Probe("ok", here)
 
 
 @pytest.mark.parametrize(
@@ -320,11 +320,11 @@ def test_handle_is_of_that_whole_gpu_or_refused(machine, uuid, reason):
 # ------------------------------------------------------------------------------------------ the gate
 
 B200 = Gpu("b200", "NVIDIA B200", (10, 0), 148)
-HERE = Probe("ok", (B200,))
+HERE = Probe("ok", B200)
 NONE = Probe("none", reason="there is no NVIDIA driver")
 BROKEN = Probe("broken", reason="CUDA error: unknown error")
-OTHER = Probe("ok", (Gpu("h200", "NVIDIA H200", (9, 0), 132), B200))
-CUT = Probe("ok", (identify("NVIDIA B200", (10, 0), 132, mig=False),))
+OTHER = Probe("ok", Gpu("h200", "NVIDIA H200", (9, 0), 132))
+CUT = Probe("ok", identify("NVIDIA B200", (10, 0), 132, mig=False))
 NO_TENSORRT = "tensorrt is not installed; pip install '.[tensorrt]'"
 
 

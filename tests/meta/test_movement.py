@@ -212,7 +212,7 @@ PRINTED = [
 @pytest.mark.parametrize(
     ("found", "release", "case", "expected"),
     PRINTED,
-    ids=[f"{found.gpus[0].slug if found.gpus else 'cpu'}-{release}-{case}" for found, release, case, _ in PRINTED],
+    ids=[f"{found.gpu.slug if found.gpu else 'cpu'}-{release}-{case}" for found, release, case, _ in PRINTED],
 )
 def test_which_print_a_run_is_held_against(monkeypatch, tmp_path, found, release, case, expected):
     """Times and sizes of this very GPU and version or none; quality of the main run where there is no own print; and
@@ -234,7 +234,7 @@ def test_times_of_another_engine_are_not_the_prints(monkeypatch, tmp_path):
 def test_every_gpu_of_the_print_is_a_known_part():
     """C39: the names that a study prints are those that the table of GPUs gives."""
     printed_on = {key.gpu for key, _ in documented("fnet") if key.gpu}
-    assert printed_on == {found.gpus[0].slug.upper() for found in (B200, B300)}
+    assert printed_on == {found.gpu.slug.upper() for found in (B200, B300)}
 
 
 def judged(setup: Setup, **values: float | Measurement) -> dict[str, str]:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import gc
+import sys
+from pathlib import Path
+from types import SimpleNamespace
 
+import onnxruntime
 import pytest
 import torch
 from onnx import helper
 
 from fixtures.engines import open_engine
-from fixtures.engines.onnxruntime import CpuEngine
+from fixtures.engines.onnxruntime import CpuEngine, check_cuda_provider, cuda_session, session_options
 from fixtures.errors import EngineError, InputError
 from tests.meta import tiny
 
@@ -77,10 +81,68 @@ def test_engine_that_is_not_there_is_refused():
         open_engine(tiny.graph(), "tensorrt")
 
 
+def install(folder: Path, *packages: str) -> Path:
+    """Packages of one module in a folder, as pip leaves them: the module's files once, and a record for each."""
+    module = folder / "onnxruntime" / "__init__.py"
+    module.parent.mkdir(parents=True)
+    module.touch()
+    for package in packages:
+        record = folder / f"{package.replace('-', '_')}-1.31.1.dist-info"
+        record.mkdir()
+        (record / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.31.1\n")
+        (record / "RECORD").write_text("onnxruntime/__init__.py,,\n")
+    return module
+
+
+def test_cpu_package_on_a_gpu():
+    """The package without CUDA says which one is wanted."""
+    with tiny.one_line(InputError, "has no CUDA provider", "pip uninstall", "'.[cuda]'"):
+        check_cuda_provider()
+
+
+@pytest.mark.parametrize(
+    ("here", "elsewhere", "sound"),
+    [
+        (["onnxruntime", "onnxruntime-gpu"], [], False),
+        (["onnxruntime-gpu"], ["onnxruntime"], True),
+        (["onnxruntime-gpu"], [], True),
+    ],
+    ids=["over each other", "in another folder", "alone"],
+)
+def test_two_packages_of_one_module(tmp_path, monkeypatch, here, elsewhere, sound):
+    """Both packages in one place have written over each other's files, also where CUDA is what is left."""
+    module = install(tmp_path / "here", *here)
+    install(tmp_path / "elsewhere", *elsewhere)
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "here"), str(tmp_path / "elsewhere")])
+    monkeypatch.setattr(onnxruntime, "__file__", str(module))
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CUDAExecutionProvider"])
+    if sound:
+        check_cuda_provider()
+        return
+    with tiny.one_line(InputError, "onnxruntime 1.31.1 and onnxruntime-gpu 1.31.1", "over each other", "pip uninstall"):
+        check_cuda_provider()
+
+
+@pytest.mark.filterwarnings("ignore:Specified provider")
+def test_cuda_error_is_not_hidden_by_another_try(monkeypatch, capsys):
+    """C14: what CUDA said is what is raised; no second try on the CPU, and nothing printed of one."""
+    tried = []
+
+    def create(_session: object, providers: list[str], *_: object) -> None:
+        tried.append(providers)
+        raise RuntimeError("CUDA failure 2: out of memory")
+
+    monkeypatch.setattr(onnxruntime.InferenceSession, "_create_inference_session", create)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    model = tiny.graph().proto.SerializeToString()
+    with pytest.raises(RuntimeError, match="out of memory"):
+        cuda_session(model, session_options(), SimpleNamespace(cuda_stream=17), captures=True)
+    assert len(tried) == 1
+    assert capsys.readouterr().out == ""
+
+
 def test_runtime_is_what_was_loaded(engine):
     """The version is the loaded library's."""
-    import onnxruntime
-
     assert str(engine.runtime) == f"onnxruntime {onnxruntime.__version__} on cpu"
 
 

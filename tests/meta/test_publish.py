@@ -26,7 +26,7 @@ HOLDS = Verdict(
     "fnet/look-again-2", "base-512-b1-fp8", "agreement", "share", 0.95, None, LIMITS, "94%", None, 8, Outcome.HOLDS
 )
 FLIPPED = replace(HOLDS, measured=0.85, outcome=Outcome.FLIPPED)
-ROUNDS = Rounds("base-512-b1", {"a": [1.0]}, {"a": 1.1}, 50, "made up", 1, {"SM clock": "1980 MHz"}, [], [])
+ROUNDS = Rounds("base-512-b1", {"a": [1.0]}, {"a": 1.1}, 50, 111, "3f", "made up", 1, {"SM clock": "1980 MHz"}, [], [])
 KERNELS = Kernels("base-512-b1-fp8", {"ffn": 0.2, "other": 0.5}, 1.0, 0.7, [])
 
 
@@ -277,9 +277,9 @@ def test_control_that_says_nothing_of_this_run(stored, tmp_path, changes):
     [
         ("", "no verdicts.json of a run"),
         ("[]", "no verdicts.json of a run"),
-        ('{"schema": 0}', "schema 0, and this suite reads 1"),
-        ('{"schema": 2}', "schema 2, and this suite reads 1"),
-        ('{"schema": 1}', "kind: Field required"),
+        ('{"schema": 1}', "schema 1, and this suite reads 2"),
+        ('{"schema": 3}', "schema 3, and this suite reads 2"),
+        ('{"schema": 2}', "kind: Field required"),
     ],
 )
 def test_odd_control_file(tmp_path, text, words):

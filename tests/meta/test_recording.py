@@ -88,7 +88,7 @@ def test_record_keeps_what_was_seen_of_the_gpu(folders):
     run = left_by("fnet")
     (study, first), *others = run.figures
     rounds = [
-        Rounds(group, {}, {}, 50, "made up", 1, {"SM clock": "1980 MHz"}, [], [])
+        Rounds(group, {}, {}, 50, 111, "3f" * 32, "made up", 1, {"SM clock": "1980 MHz"}, [], [])
         for group in ("base-512-b1", "elsewhere")
     ]
     run = replace(run, figures=[(study, replace(first, canaries={"layers": 412})), *others], rounds=rounds)
