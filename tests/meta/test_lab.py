@@ -125,6 +125,21 @@ def test_other_weights_have_their_own(bench):
     assert (bench.made["reference", WINDOW], bench.made["calibration", 6]) == (2 * FED, 2)
 
 
+def test_other_epsilon_is_another_model(bench):
+    """C10, C32: the same weights with another layer_norm_eps are served nothing from the cache, and are said to be
+    another input."""
+    before = bench.open()
+    before.record(CASE.at("fp8"))
+    bench.made.clear()
+    bench.checkpoint = replace(bench.checkpoint, config={**bench.checkpoint.config, "layer_norm_eps": 1e-3})
+    after = bench.open()
+    after.record(CASE.at("fp8"))
+    assert (bench.made["reference", WINDOW], bench.made["calibration", 6]) == (FED, 1)
+    reason = after.origins(CASE).difference(before.origins(CASE))
+    assert reason is not None
+    assert reason.startswith("checkpoint 'tiny'")
+
+
 @pytest.mark.parametrize("kind", ["references", "scales"])
 def test_damaged_entry_is_made_again(bench, kind):
     """C11: a payload that was cut is one new computation, the same figures, and a line that says so."""

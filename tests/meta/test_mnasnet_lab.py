@@ -163,6 +163,16 @@ def test_weights_of_another_tag_are_another_input(cache, folder, study):
     assert study.origins(FP8).difference(lab(cache, samples=SAMPLES).origins(FP8)) is not None
 
 
+def test_other_model_arguments_are_another_input(cache, folder, study):
+    """C32: what timm builds around the same tensors is part of a model too."""
+    config = json.loads((folder / "config.json").read_text())
+    config["model_args"] = {"bn_eps": 1e-3}
+    (folder / "config.json").write_text(json.dumps(config))
+    reason = lab(cache, samples=SAMPLES).origins(FP8).difference(study.origins(FP8))
+    assert reason is not None
+    assert reason.startswith("checkpoint 'digits'")
+
+
 def test_folder_of_another_architecture_is_refused(cache, tmp_path):
     """C32: the study's case is never recorded for a relative of its model."""
     (tmp_path / "config.json").write_text(json.dumps(dict(checkpoint().config)))
