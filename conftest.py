@@ -24,7 +24,7 @@ from fixtures.engines.cache import Cache
 from fixtures.errors import SuiteError
 from fixtures.evidence import Evidence
 from fixtures.gpus import gate, probe
-from fixtures.movement import CaseFigures
+from fixtures.movement import NO_BASELINE, CaseFigures
 from fixtures.setup import DEVICES, ENGINES, IMPLIED, Setup, decide, has_tensorrt
 from fixtures.timing import GPU_TIME, not_timed_reason
 from fixtures.verdicts import UNMOVED, Measurement, Outcome, Verdict
@@ -354,7 +354,7 @@ def unmoved(
             return
         choices = movement.choices(setup, case.study, found.inputs)
         if choices[UNMOVED].measured is None:
-            _leave_out(setup, f"no baseline: {choices[UNMOVED].why}; --record writes one")
+            _leave_out(setup, f"{NO_BASELINE}{choices[UNMOVED].why}; --record writes one")
         hold([verdict for claim, choice in choices.items() for verdict in movement.compare(choice, found, claim)])
 
     return check
@@ -389,6 +389,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         notes.append(f"not a whole run: {ended}")
     with _failing(notes):
         compared += publish.sides(found, setup)
+        notes += [f"failed: {problem}" for problem in publish.vanished(compared, setup) if not option.record]
     with _failing(notes):
         if option.record:
             notes += recording.record(found, setup, exitstatus, option.accept_flip)
@@ -451,7 +452,7 @@ def _evidence(config: pytest.Config) -> Evidence:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     setup, found = config.stash[SETUP], config.stash.get(EVIDENCE, Evidence())
-    sections = report.sections(found.verdicts, setup, setup.notes, config.stash.get(CAUSES, {}))
+    sections = report.sections(found.verdicts, setup, setup.notes, config.stash.get(CAUSES, {}), found.left_out)
     for title, lines in sections.items():
         terminalreporter.section(title)
         for line in lines:

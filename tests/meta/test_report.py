@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fixtures import evidence, pages, readings, report
-from fixtures.document import Found
+from fixtures.document import Found, LeftOut
 from fixtures.verdicts import AS_PRINTED, UNDRIFTED, UNMOVED, Interval, Limits, Outcome, Verdict
 from tests.meta import documents
 from tests.meta.setups import B200, NONE, made
@@ -188,6 +188,16 @@ def test_claims_and_figures_are_apart(setup):
     assert len(found["claims"]) == 2
     assert found["baseline"] == ["1 figure compared, 0 outside their tolerance"]
     assert "baseline" not in report.sections([record()], setup, [])
+
+
+def test_what_was_not_compared_is_said(setup):
+    """C21: cases without a baseline stand beside the figures that were compared, with the reason; other tests that were
+    left out do not."""
+    left_out = [LeftOut("no baseline: recorded for other inputs; --record writes one", 22), LeftOut("not timed", 3)]
+    line = "22 cases not compared, no baseline: recorded for other inputs; --record writes one"
+    assert report.sections([record()], setup, [], {}, left_out)["baseline"] == ["0 figures compared", line]
+    found = report.sections([figure(Outcome.HOLDS)], setup, [], {}, left_out)
+    assert found["baseline"] == ["1 figure compared, 0 outside their tolerance", line]
 
 
 def test_terminal_and_pages_count_alike(setup):

@@ -257,6 +257,15 @@ def test_notes_are_in_the_result(runs):
     assert note in document.read(runs.drift / "verdicts.json").notes
 
 
+def test_case_that_vanished_is_red(runs):
+    """C21: a case of the baseline that the study has no more fails the run by name, though all that ran held."""
+    run = runs["vanished"]
+    assert run.code == pytest.ExitCode.TESTS_FAILED
+    assert "failed: base-64-b1-fp8 of the baseline did not run" in run.output
+    assert not re.search(r"\d+ failed", run.output)
+    assert "did not run" not in runs["one step"].output
+
+
 def test_older_baseline_is_named_and_hides_nothing(runs):
     """C25: a bad file fails what rests on it, with the way out, and what does not is judged all the same."""
     run = runs["older schema"]
