@@ -19,19 +19,19 @@ PRINTED = (
 @claim("fnet/fp16-kl", "fnet/fp16-kl-any-inputs")
 def test_half_precision_predicts_as_pytorch(fnet, case, expect):
     """Masked-LM KL of half precision."""
-    expect(fnet.figures(case)["kl_mean"])
+    expect(fnet.figure(case, "kl_mean"))
 
 
 @claim("fnet/fp16-agreement", "fnet/fp16-agreement-any-inputs")
 def test_half_precision_agrees(fnet, case, expect):
     """Top-1 agreement of half precision."""
-    expect(fnet.figures(case)["agreement"])
+    expect(fnet.figure(case, "agreement"))
 
 
 @claim("fnet/fp16-cls-cosine", "fnet/fp8-cls-cosine")
 def test_cls_keeps_its_direction(fnet, case, expect):
     """CLS cosine alone does not show what FP8 loses."""
-    expect(fnet.figures(case)["cls_cosine_mean"])
+    expect(fnet.figure(case, "cls_cosine_mean"))
 
 
 @claim(
@@ -42,31 +42,31 @@ def test_cls_keeps_its_direction(fnet, case, expect):
 )
 def test_quality_bar(fnet, case, expect):
     """Share of the first 400 STS-B sentences within 4% of PyTorch."""
-    expect(fnet.figures(case)["cls_bar_share"])
+    expect(fnet.figure(case, "cls_bar_share"))
 
 
 @claim("fnet/fp16-sts-as-pytorch", "fnet/fp8-base-loses-sts")
 def test_sentence_similarity(fnet, case, expect):
     """Spearman against the STS-B scores, PyTorch's less the engine's."""
-    expect(fnet.figures(case)["sts_spearman_loss"])
+    expect(fnet.figure(case, "sts_spearman_loss"))
 
 
 @claim("fnet/fp8-loses-agreement")
 def test_fp8_loses_agreement(fnet, case, expect):
     """Paired with half precision on the same masked tokens."""
-    expect(fnet.figures(case)["agreement_loss"])
+    expect(fnet.figure(case, "agreement_loss"))
 
 
 @claim("fnet/fp8-agreement-below-97", "fnet/look-again-2", "fnet/fp8-no-output-dense-below-99")
 def test_fp8_agreement_is_low(fnet, case, expect):
     """No FP8 recipe comes near the study's 99%."""
-    expect(fnet.figures(case)["agreement"])
+    expect(fnet.figure(case, "agreement"))
 
 
 @claim("fnet/fp8-no-output-dense-kl")
 def test_half_of_the_kl_is_output_dense(fnet, case, expect):
     """Leaving `output.dense` in fp16 takes about half of FP8's KL away."""
-    expect(fnet.figures(case)["kl_ratio"])
+    expect(fnet.figure(case, "kl_ratio"))
 
 
 @pytest.mark.every_case("fnet")

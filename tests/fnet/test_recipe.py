@@ -8,7 +8,7 @@ claim = pytest.mark.claim
 @claim("fnet/fp8-gemms-base", "fnet/fp8-gemms-large")
 def test_fp8_products(fnet, case, expect):
     """Two in each layer, counted in the graph that the engine gets."""
-    expect(fnet.figures(case)["fp8_gemms"])
+    expect(fnet.figure(case, "fp8_gemms"))
 
 
 @claim("fnet/no-outlier-scale")

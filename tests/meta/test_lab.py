@@ -304,9 +304,15 @@ def test_no_quality_of_a_case_that_is_not_finite(bench):
     bench.checkpoint = tiny.checkpoint(put=tiny.OVERFLOW)
     session = bench.open()
     assert session.figures(CASE).keys() == {"nonfinite_share", "dft_abs_max"}
+    missing = session.figure(CASE, "kl_mean")
+    assert missing.problems == ("100.00% of 8 rows are not finite",)
+    assert outcome("fp16-kl-any-inputs", missing) == "invalid"
     cured = session.figures(CASE.at("fp16+hs"))
     assert outcome("fp16-hs-finite-at-512", cured["nonfinite_share"]) == "holds"
     assert {"kl_mean", "agreement", "cls_cosine_min"} < cured.keys()
+    assert session.figure(CASE.at("fp16+hs"), "kl_mean") == cured["kl_mean"]
+    with pytest.raises(KeyError):
+        session.figure(CASE.at("fp16+hs"), "kl_median")
 
 
 def on_the_fourier_branch_only(build: Callable[..., Graph]) -> Callable[..., Graph]:

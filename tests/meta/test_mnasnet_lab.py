@@ -220,6 +220,17 @@ def test_top1_loss_is_paired():
     assert top1_loss(half, replace(fp8, right=None)) == {}
 
 
+@pytest.mark.parametrize("which", [0, 1])
+def test_images_that_are_not_finite_are_no_loss_of_top1(which):
+    """C23: they are never right, so that FP8 of nothing but NaN would hold its claim; it is judged as no loss."""
+    sides = [quality([True] * 9), quality([True] * 9)]
+    sides[which] = replace(quality([False] * 9), nonfinite=9)
+    found = top1_loss(*sides)["top1_loss"]
+    assert found.problems == ("9 of 9 rows are not finite",)
+    wanted = conclusions().claims["mnasnet/fp8-top1-not-better"]
+    assert found.judged(wanted.limits, Outcome.FLIPPED) is Outcome.INVALID
+
+
 def test_kl_ratio_is_of_means():
     """Twice as far on every image is 2, whatever the images."""
     whole = torch.rand(20, generator=torch.Generator().manual_seed(0)).double().numpy()

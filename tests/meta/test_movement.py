@@ -159,6 +159,33 @@ def test_verdict_says_what_it_was(choice):
     assert "0.01 nats (onnxruntime 1.31.1 on cpu)" in compare(choice, case_figures())[-1].message()
 
 
+def share(value: float) -> dict[str, Figure]:
+    """What a case has of which this share of 300 rows is not finite."""
+    found = {"nonfinite_share": Figure(value, "share", 300), "latency": Figure(1.0, "ms", 9)}
+    return found if value else found | FIGURES
+
+
+@pytest.mark.parametrize(
+    ("before", "here", "outcome", "words"),
+    [
+        (0.0, 1.0, "moved", "not finite here alone: not compared is agreement, cls_cosine_mean, fp8_gemms, kl_mean"),
+        (0.0, 1 / 300, "moved", "not finite here alone"),
+        (1.0, 0.0, "moved", "not finite in the baseline alone: not compared is agreement"),
+        (1.0, 0.99, "holds", ""),
+        (0.0, 0.0, "holds", ""),
+    ],
+)
+def test_rows_that_are_finite_on_one_side_alone(choice, before, here, outcome, words):
+    """C23: one row of 300 is enough: the share has moved, and says which figures are on one side only. What both sides
+    have is compared as ever."""
+    assert choice.measured is not None
+    recorded = replace(choice, measured=replace(choice.measured, figures={FP8.id: share(before)}))
+    found = {each.figure: each for each in compare(recorded, case_figures(figures=share(here)))}
+    assert found["nonfinite_share"].outcome == outcome
+    assert words in found["nonfinite_share"].note
+    assert found["latency"].outcome == "holds"
+
+
 FEWER = {name: figure for name, figure in FIGURES.items() if name != "kl_mean"}
 UNLIKE = {
     "case renamed": (case_figures("base_512-b1-fp8"), ("base_512-b1-fp8 is not in the baseline", FP8.id, "--record")),

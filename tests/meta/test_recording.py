@@ -10,6 +10,7 @@ import onnxruntime
 import pytest
 
 from fixtures import baselines, evidence, recording
+from fixtures.baselines import Figure
 from fixtures.cases import studies
 from fixtures.conclusions import Claim, claims
 from fixtures.document import Failure, Found, Rounds
@@ -135,6 +136,26 @@ def test_red_run_leaves_every_baseline_as_it_was(folders, left, status, why, wor
         record(left_by("fnet", **left), made(folders / "cache"), status, why)
     assert not (folders / "measured").exists()
     assert not (folders / "pinned").exists()
+
+
+def test_rows_that_are_not_finite_are_no_baseline(folders):
+    """C23: a case that no claim knows to overflow is refused by name; the known issue is recorded as it is."""
+    share = Figure(0.5, "share", 12)
+    for case, known in (("base-512-b1-fp16+hs", False), ("base-512-b1-fp16", True)):
+        run = left_by("fnet")
+        run = replace(
+            run,
+            figures=[
+                (study, replace(each, figures={"nonfinite_share": share}) if each.case == case else each)
+                for study, each in run.figures
+            ],
+        )
+        if known:
+            assert record(run, made(folders / "cache"), 0, None)
+        else:
+            with one_line(InputError, case, "50.00% of 12 rows are not finite", "no claim says"):
+                record(run, made(folders / "cache"), 0, None)
+            assert not (folders / "measured").exists()
 
 
 def test_waived_flip_needs_no_other_acceptance():

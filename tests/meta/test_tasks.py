@@ -13,7 +13,7 @@ from fixtures.errors import InputError
 from fixtures.fnet import figures, tasks
 from fixtures.fnet.passages import Encoded
 from fixtures.fnet.tasks import Inputs, MaskedWords, Outputs, Quality, Samples, Similarity
-from fixtures.verdicts import bootstrap_mean_interval, bootstrap_ratio_interval
+from fixtures.verdicts import Limits, Outcome, bootstrap_mean_interval, bootstrap_ratio_interval
 from tests.meta import tiny
 
 WINDOW = 32
@@ -366,6 +366,16 @@ def test_gain_in_agreement_is_a_negative_loss():
     half = RIGHT.copy()
     half[:3] = False
     assert figures.agreement_loss(judged(KL, half), judged(KL, RIGHT)).value == pytest.approx(-3 / sum(COUNTS))
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_rows_that_are_not_finite_are_no_loss_of_agreement(which):
+    """C23: they agree with nothing, so the difference would hold FP8's claim or flip it; it is judged as neither."""
+    sides = [judged(KL, RIGHT), judged(KL, RIGHT)]
+    sides[which] = replace(judged(KL, ~RIGHT), nonfinite=8)
+    found = figures.agreement_loss(*sides)
+    assert found.problems == ("8 of 8 rows are not finite",)
+    assert found.judged(Limits(0.01, None, "made up"), Outcome.FLIPPED) is Outcome.INVALID
 
 
 def test_graph_figures_are_arithmetic():

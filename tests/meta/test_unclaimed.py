@@ -22,8 +22,8 @@ SPLITS = pytest.mark.parametrize("split", [fnet_kernels.test_kernel_split, mnasn
 
 def first_overflow(share: float, found: str) -> None:
     """The test of the first overflow where `share` of the rows are not finite, and `found` is what overflows first."""
-    figures = {"nonfinite_share": Measurement(share, 300, exact=True)}
-    lab = SimpleNamespace(figures=lambda _: figures, first_nonfinite=lambda _: found)
+    figure = Measurement(share, 300, exact=True)
+    lab = SimpleNamespace(figure=lambda *_: figure, first_nonfinite=lambda _: found)
     fnet_numerics.test_first_overflow_is_in_the_hidden_axis_dft(lab, CASE)
 
 
