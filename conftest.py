@@ -125,12 +125,15 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Reads the waivers and the control, so that a file that is not sound ends the run before an hour of work."""
+    """Reads the waivers, the control and, under `--record`, what the record would be written beside, so that a file
+    that is not sound ends the run before an hour of work."""
     setup = session.config.stash[SETUP]
     try:
         path = session.config.option.control
         session.config.stash[CONTROL] = publish.control(path, setup) if path else None
         session.config.stash[WAIVERS] = _applicable(session.config)
+        if session.config.option.record:
+            recording.check_recorded(setup)
     except SuiteError as error:
         raise pytest.UsageError(str(error)) from error
 
@@ -139,7 +142,7 @@ def _applicable(config: pytest.Config) -> tuple[Waiver, ...]:
     """The waivers for what is judged: this run's device and engine, or those of a record."""
     setup, option = config.stash[SETUP], config.option
     if option.before is not None:
-        return compare.waived(compare.pairs(option.before, option.here))
+        return compare.waived(compare.pairs(option.before, option.here)[0])
     subject, gpu = runtime(setup.engine, setup.device), setup.gpu.slug if setup.gpu else setup.device
     return waivers.applicable(waivers.read(), gpu, subject.library, subject.version, datetime.now(UTC).date())
 
@@ -389,6 +392,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         notes.append(f"not a whole run: {ended}")
     with _failing(notes):
         compared += publish.sides(found, setup)
+        notes += [f"failed: {each.unreadable}" for each in compared if each.unreadable]
         notes += [f"failed: {problem}" for problem in publish.vanished(compared, setup) if not option.record]
     with _failing(notes):
         if option.record:
@@ -406,7 +410,8 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         if option.before is None:
             whole = publish.of_run(found, setup, compared, notes, command, config.stash[CONTROL], applied)
         else:
-            pairs = compare.pairs(option.before, option.here)
+            pairs, problems = compare.pairs(option.before, option.here)
+            notes += [f"failed: {problem}" for problem in problems]
             whole = _comparison(pairs, found, notes, command, applied)
             notes += compare.remarks(pairs)
         config.stash[CAUSES] = publish.causes_by_title(whole)

@@ -27,6 +27,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def _pairs(config: pytest.Config) -> list[Pair]:
     try:
-        return compare.pairs(config.option.before, config.option.here)
+        return compare.pairs(config.option.before, config.option.here)[0]
     except SuiteError as error:
         raise pytest.UsageError(str(error)) from error

@@ -252,7 +252,7 @@ def test_odd_record_is_refused(tmp_path: Path, change: Callable[[dict[str, Any]]
         (f'{{"schema": {SCHEMA}, "records": {{}}}}', "records: .*at least 1 item"),
         (
             f'{{"schema": {SCHEMA - 1}, "cases": []}}',
-            f"schema {SCHEMA - 1}, and this suite reads {SCHEMA}; record it anew",
+            f"schema {SCHEMA - 1}, and this suite reads {SCHEMA}; remove it and record anew",
         ),
         (f'{{"schema": {SCHEMA + 1}, "records": {{}}}}', f"schema {SCHEMA + 1}, .*; use the newer suite"),
         ('{"schema": true, "records": {}}', "schema: .*integer"),

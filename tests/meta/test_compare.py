@@ -326,7 +326,8 @@ def test_record_and_itself(tmp_path):
         with one_line(InputError, "the same record twice", "name two runs"):
             compare.pairs(folder, other)
     alike = shutil.copytree(folder, tmp_path / "another day" / Path(*folder.parts[-2:]))
-    assert len(compare.pairs(folder, alike)) == 1
+    (pair,), problems = compare.pairs(folder, alike)
+    assert (pair.before, pair.here, problems) == (BEFORE, BEFORE, [])
 
 
 def test_report_folders_are_compared(tmp_path):
@@ -335,9 +336,10 @@ def test_report_folders_are_compared(tmp_path):
     for day, run in days.items():
         written(tmp_path / day / "records", run)
         (tmp_path / day / "verdicts.json").write_text("{}")
-    (pair,) = compare.pairs(tmp_path / "yesterday", tmp_path / "today")
+    found = compare.pairs(tmp_path / "yesterday", tmp_path / "today")
+    (pair,), _ = found
     assert [pair.before, pair.here] == list(days.values())
-    assert compare.pairs(tmp_path / "yesterday", written(tmp_path / "today/records", days["today"])) == [pair]
+    assert compare.pairs(tmp_path / "yesterday", written(tmp_path / "today/records", days["today"])) == found
 
 
 def test_report_folder_of_several_versions_or_none(tmp_path):
@@ -361,11 +363,28 @@ def test_other_inputs_are_not_compared(tmp_path, capsys):
 
 
 def test_studies_on_one_side_alone(tmp_path):
-    """C21: a study that vanished is not left out of the comparison."""
+    """C21: a study that vanished is no green comparison."""
     first, second = (written(tmp_path, run) for run in (BEFORE, invented(BEFORE)))
     baselines.record(tmp_path, replace(BEFORE, study="mnasnet"))
-    with one_line(InputError, "mnasnet is in one of"):
-        compare.pairs(first, second)
+    (pair,), (problem,) = compare.pairs(first, second)
+    assert pair.here == invented(BEFORE)
+    assert problem.startswith("mnasnet is in one of")
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_bad_file_hides_no_other(tmp_path, capsys, side):
+    """C25: a file that was cut, on either side: the other study is compared, and the status says that not all was."""
+    sides = []
+    for run in (BEFORE, replace(BEFORE, version="11.5.0.10")):
+        sides.append(written(tmp_path, run))
+        written(tmp_path, replace(run, study="mnasnet"))
+    bad = sides[side] / "mnasnet.json"
+    bad.write_text(bad.read_text()[:-40])
+    assert compare.main([str(folder) for folder in sides]) == 2
+    output = capsys.readouterr().out
+    assert re.search(r"^fnet/fp8-barely-faster .* holds$", output, re.MULTILINE)
+    (line,) = (line for line in output.splitlines() if line.startswith("failed: "))
+    assert "mnasnet.json: not sound JSON" in line
 
 
 def test_folder_without_records(tmp_path):

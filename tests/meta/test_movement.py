@@ -15,7 +15,7 @@ from fixtures import movement
 from fixtures.baselines import Choice, Figure, Inputs, Measured, Origin
 from fixtures.cases import Case
 from fixtures.conclusions import conclusions, tolerance
-from fixtures.documented import documented
+from fixtures.documented import Printed, documented
 from fixtures.engines.base import Runtime
 from fixtures.errors import InputError
 from fixtures.gpus import Probe
@@ -184,6 +184,14 @@ def test_rows_that_are_finite_on_one_side_alone(choice, before, here, outcome, w
     assert found["nonfinite_share"].outcome == outcome
     assert words in found["nonfinite_share"].note
     assert found["latency"].outcome == "holds"
+
+
+def test_profile_with_gaps_is_invalid_against_the_print(tmp_path, monkeypatch):
+    """C19: a figure that was taken over nothing is said to be none, with its reason."""
+    monkeypatch.setattr(movement, "printed_for", lambda *_: {"kernel_total": Printed("1.0 ms", 1.0, 0.95, 1.05, "ms")})
+    found = {"kernel_total": Measurement(nan, 0, problems=("incomplete: 3 kernels of 40 unseen",))}
+    (verdict,) = against_print(FP8, found, made(tmp_path))
+    assert (verdict.outcome, verdict.note) == ("invalid", "incomplete: 3 kernels of 40 unseen")
 
 
 FEWER = {name: figure for name, figure in FIGURES.items() if name != "kl_mean"}

@@ -159,6 +159,18 @@ def fp8_cases():
     return [case for case in printed().figures if case.endswith("fp8")]
 
 
+def test_bad_baseline_costs_no_study_its_figures(tmp_path, monkeypatch):
+    """C25: what a run measured is in its report whatever file it was to be held against, and that file is said."""
+
+    def unreadable(*_: object) -> dict[str, Choice]:
+        raise InputError("measured/cpu/onnxruntime-1.31.1/fnet.json: schema 1")
+
+    monkeypatch.setattr(movement, "choices", unreadable)
+    (found,) = publish.sides(left_by(printed()), made(tmp_path))
+    assert found.unreadable == found.choices[UNMOVED].why == "measured/cpu/onnxruntime-1.31.1/fnet.json: schema 1"
+    assert found.here.figures == printed().figures
+
+
 @pytest.mark.usefixtures("against")
 def test_graph_that_is_another_is_a_change(tmp_path):
     """C10, C28: a quantizer that writes another graph shows, though TensorRT is the same."""

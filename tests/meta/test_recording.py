@@ -158,6 +158,20 @@ def test_rows_that_are_not_finite_are_no_baseline(folders):
             assert not (folders / "measured").exists()
 
 
+@pytest.mark.parametrize("root", ["measured", "pinned"])
+@pytest.mark.parametrize("study", ["fnet", "mnasnet"])
+def test_bad_file_stops_a_recording_before_it_starts(folders, root, study):
+    """C25: what the record would be written beside is read first, of either kind, and the file is named with its
+    folder."""
+    setup = made(folders / "cache")
+    record(left_by("fnet", "mnasnet"), setup, 0, None)
+    recording.check_recorded(setup)
+    (path,) = (folders / root).glob(f"cpu/*/{study}.json")
+    path.write_text(path.read_text().replace('"schema": 2', '"schema": 1'))
+    with one_line(InputError, f"{root}/cpu/onnxruntime-{onnxruntime.__version__}/{study}.json: schema 1", "remove it"):
+        recording.check_recorded(setup)
+
+
 def test_waived_flip_needs_no_other_acceptance():
     """Its test did not fail, and its waiver says why."""
     assert accepted([[red(Outcome.FLIPPED, waiver="known")]], None) == {}

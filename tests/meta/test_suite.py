@@ -270,7 +270,7 @@ def test_older_baseline_is_named_and_hides_nothing(runs):
     """C25: a bad file fails what rests on it, with the way out, and what does not is judged all the same."""
     run = runs["older schema"]
     assert run.code == pytest.ExitCode.TESTS_FAILED
-    assert "fnet.json: schema 1, and this suite reads 2; record it anew" in run.output
+    assert "fnet.json: schema 1, and this suite reads 2; remove it and record anew" in run.output
     assert re.search(r"^fnet/fp8-no-output-dense-kl .*flipped$", run.output, re.MULTILINE)
     assert "INTERNALERROR" not in run.output
     assert "Traceback" not in run.output
