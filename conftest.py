@@ -370,7 +370,9 @@ def pytest_runtest_makereport(
     """Hands over what the test kept. A SuiteError says what is wrong and the way out on one line; how the suite came to
     it helps nobody."""
     found = yield
-    setattr(found, evidence.KEPT, item.stash.get(KEPT, []))
+    setup = item.config.stash[SETUP]
+    of_process = evidence.kept_of_process(setup.notes, setup.opened)
+    setattr(found, evidence.KEPT, [*item.stash.get(KEPT, []), of_process])
     if call.excinfo is not None and isinstance(call.excinfo.value, SuiteError):
         setattr(found, evidence.INFRASTRUCTURE, True)
         found.longrepr = f"{item.nodeid}: {type(call.excinfo.value).__name__}: {call.excinfo.value}"
@@ -385,8 +387,9 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     if hasattr(config, "workerinput") or config.option.collectonly:
         return
     setup, option, applied = config.stash[SETUP], config.option, config.stash[WAIVERS]
-    notes = setup.notes  # the rest of what the result must say is added to them here
     found = config.stash[EVIDENCE] = _evidence(config)
+    notes = setup.notes  # this process's, then those of others, then what is found here
+    notes += [note for note in found.notes if note not in notes]
     compared: list[publish.Sides] = []
     if ended := recording.CUT_SHORT.get(exitstatus):
         notes.append(f"not a whole run: {ended}")
@@ -399,7 +402,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
             notes += recording.record(found, setup, exitstatus, option.accept_flip)
         elif setup.asked:
             judged = [each for each in found.verdicts if each.outcome is not Outcome.INVALID]
-            if problem := gate(setup.asked, probe(), None, len(judged), len(found.verdicts)):
+            if problem := gate(setup.asked, probe(), None, len(judged), len(found.verdicts), len(found.engines)):
                 raise SuiteError(problem)
     with _failing(notes):
         known = waivers.read()

@@ -66,6 +66,9 @@ def test_printed_elsewhere(case, as_documented):
 @pytest.mark.usefixtures("timed")
 def test_speed():
     raise AssertionError("ran")
+
+def test_note(setup):
+    setup.notes.append("fnet: a cache entry was made again")
 """
 
 # What may not pass where a GPU was asked for: a test without a verdict, one without times, one without a baseline, and

@@ -208,6 +208,13 @@ def test_speed(opened, gpu):
     assert 0 < group["floors_ms"][FP16.id] < 1e-3
 
 
+def test_time_that_no_gpu_could_take_is_below_the_floor():
+    """C14: 0.005 ms for base at 512, which a host that does not wait gives, is below what 82 GFLOP take anywhere."""
+    layers, window, hidden, inner = 12, 512, 768, 3072
+    flops = layers * window * 2 * (2 * hidden * inner + 2 * hidden * hidden + 2 * window * hidden)
+    assert 0.005 < flops / benches.FASTEST_FLOPS_PER_MS < 0.05
+
+
 def test_longer_is_another_measurement(opened, gpu):
     """Where an interval straddles a limit the group is timed again, on the same engines."""
     study = opened()

@@ -331,29 +331,37 @@ NO_TENSORRT = "tensorrt is not installed; pip install '.[tensorrt]'"
 @pytest.mark.parametrize("found", [HERE, NONE, BROKEN, OTHER])
 def test_not_asked_for_is_no_failure(found):
     """C37: the first ending: without a GPU mark nothing about GPUs fails the run."""
-    assert gate(set(), found, NO_TENSORRT, compared=0, executed=0) is None
+    assert gate(set(), found, NO_TENSORRT, compared=0, executed=0, engines=0) is None
 
 
 @pytest.mark.parametrize(
-    ("found", "tensorrt", "compared", "executed", "message"),
+    ("found", "tensorrt", "compared", "executed", "engines", "message"),
     [
-        (NONE, None, 9, 9, "asked for B200, found none: there is no NVIDIA driver"),
-        (BROKEN, None, 9, 9, "asked for B200: the GPU or its driver is present but broken: CUDA error: unknown error"),
-        (OTHER, None, 9, 9, "asked for B200, found NVIDIA H200 (h200)"),
-        (CUT, None, 9, 9, "asked for B200, found NVIDIA B200 (132 multiprocessors, B200 has 148)"),
-        (HERE, NO_TENSORRT, 9, 9, f"asked for B200, but TensorRT cannot be used: {NO_TENSORRT}"),
-        (HERE, None, 0, 0, "asked for B200, but no test came to a verdict"),
-        (HERE, None, 0, 7, "asked for B200: none of 7 verdicts is sound, so nothing was compared"),
+        (NONE, None, 9, 9, 1, "asked for B200, found none: there is no NVIDIA driver"),
+        (
+            BROKEN,
+            None,
+            9,
+            9,
+            1,
+            "asked for B200: the GPU or its driver is present but broken: CUDA error: unknown error",
+        ),
+        (OTHER, None, 9, 9, 1, "asked for B200, found NVIDIA H200 (h200)"),
+        (CUT, None, 9, 9, 1, "asked for B200, found NVIDIA B200 (132 multiprocessors, B200 has 148)"),
+        (HERE, NO_TENSORRT, 9, 9, 1, f"asked for B200, but TensorRT cannot be used: {NO_TENSORRT}"),
+        (HERE, None, 0, 0, 0, "asked for B200, but no test came to a verdict"),
+        (HERE, None, 0, 7, 1, "asked for B200: none of 7 verdicts is sound, so nothing was compared"),
+        (HERE, None, 7, 7, 0, "asked for B200: no engine was opened, so none of 7 verdicts is of the GPU"),
     ],
 )
-def test_asked_for_and_not_had_fails_and_says_which(found, tensorrt, compared, executed, message):
+def test_asked_for_and_not_had_fails_and_says_which(found, tensorrt, compared, executed, engines, message):
     """C21, C37: absent, broken, another GPU, no TensorRT, all deselected, nothing compared: each its own message."""
-    assert gate({"b200"}, found, tensorrt, compared, executed) == message
+    assert gate({"b200"}, found, tensorrt, compared, executed, engines) == message
 
 
 def test_gate_opens_when_the_asked_gpu_compared_something():
     """The only way through."""
-    assert gate({"b200"}, HERE, None, compared=1, executed=1) is None
+    assert gate({"b200"}, HERE, None, compared=1, executed=1, engines=1) is None
     assert absent({"b200"}, HERE, None) is None
 
 

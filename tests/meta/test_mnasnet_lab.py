@@ -277,6 +277,17 @@ def test_synthetic_weights_do_not_depend_on_the_machine():
         assert not found.state[f"{norm}.weight"][list(channels)].any()
 
 
+def test_dead_activation_is_said(tmp_path, monkeypatch):
+    """C26: an input that calibration saw nothing of gets the smallest scale, by name."""
+    dead = "blocks.1.1.conv_pw"
+    monkeypatch.setattr(Reference, "amax", lambda _, layers, __: dict.fromkeys(layers, 7.0) | {dead: 0.0})
+    said: list[str] = []
+    scales = lab(tmp_path, said.append, samples=4).scales(DIGITS)
+    assert scales[dead] == 2**-14
+    (line,) = (line for line in said if line.startswith(f"mnasnet: digits: {dead} has its scale"))
+    assert line.endswith(f"raised to {2**-14:g}: its input reaches only 0")
+
+
 def test_every_claim_that_needs_no_gpu_has_a_test():
     """A claim that no test takes up would never be checked."""
     source = "".join(path.read_text() for path in (Path(__file__).parents[1] / "mnasnet").glob("test_*.py"))
