@@ -26,7 +26,7 @@ from fixtures.fnet import lab as fnet
 from fixtures.fnet import tasks, weights
 from fixtures.fnet.reference import Reference
 from fixtures.mnasnet import reference as mnasnet
-from fixtures.verdicts import Measurement, Outcome
+from fixtures.verdicts import Interval, Measurement, Outcome
 from fixtures.waivers import Waiver
 from tests.meta import tiny, tiny_mnasnet
 from tests.meta.printed_runs import invented, printed
@@ -369,6 +369,24 @@ def test_studies_on_one_side_alone(tmp_path):
     (pair,), (problem,) = compare.pairs(first, second)
     assert pair.here == invented(BEFORE)
     assert problem.startswith("mnasnet is in one of")
+
+
+def test_comparison_is_as_sure_as_the_runs(tmp_path):
+    """C15: what was unsound in a run, and what its interval left open, is so in the comparison of its report."""
+    case = "base-512-b1-fp8"
+    agreement = replace(BEFORE.figures[case]["agreement"], value=0.968, interval=Interval(0.955, 0.98, 0.95, "made up"))
+    here = replace(
+        BEFORE,
+        version="11.5.0.10",
+        figures={**BEFORE.figures, case: {**BEFORE.figures[case], "agreement": agreement}},
+        problems={case: {"speedup": "throttled: hw_slowdown"}},
+    )
+    (pair,), _ = compare.pairs(written(tmp_path, BEFORE), written(tmp_path, here))
+    found = {(each.claim, each.figure): each for each in pair.verdicts() if each.case == case}
+    assert found["fnet/fp8-agreement-below-97", "agreement"].outcome is Outcome.INCONCLUSIVE
+    for claim in ("fnet/fp8-barely-faster", "unmoved"):
+        verdict = found[claim, "speedup"]
+        assert (verdict.outcome, verdict.note) == (Outcome.INVALID, "throttled: hw_slowdown")
 
 
 @pytest.mark.parametrize("side", [0, 1])

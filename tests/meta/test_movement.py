@@ -13,15 +13,24 @@ import pytest
 
 from fixtures import movement
 from fixtures.baselines import Choice, Figure, Inputs, Measured, Origin
-from fixtures.cases import Case
+from fixtures.cases import Case, studies
 from fixtures.conclusions import conclusions, tolerance
 from fixtures.documented import Printed, documented
 from fixtures.engines.base import Runtime
 from fixtures.errors import InputError
 from fixtures.gpus import Probe
-from fixtures.movement import CaseFigures, against_print, as_figures, compare, environment, printed_for, problems_of
+from fixtures.movement import (
+    CaseFigures,
+    against_print,
+    as_figures,
+    compare,
+    environment,
+    of_claim,
+    printed_for,
+    problems_of,
+)
 from fixtures.setup import Setup
-from fixtures.verdicts import UNDRIFTED, Measurement
+from fixtures.verdicts import UNDRIFTED, Interval, Measurement, share_interval
 from tests.meta.setups import B200, B300, H200, NONE, made
 from tests.meta.tiny import one_line
 
@@ -159,6 +168,42 @@ def test_verdict_says_what_it_was(choice):
     assert "0.01 nats (onnxruntime 1.31.1 on cpu)" in compare(choice, case_figures())[-1].message()
 
 
+def test_movement_within_the_noise_is_none(choice):
+    """C03: a figure whose group is further from itself than the band is wide says nothing, near or far."""
+    for value in (0.94, 0.5):
+        figures = FIGURES | {"agreement": Figure(value, "share", 9, noise=0.1)}
+        verdicts = {verdict.figure: verdict for verdict in compare(choice, case_figures(figures=figures))}
+        assert verdicts["agreement"].outcome == "invalid"
+        assert "noise: one engine is up to 10.00% from itself" in verdicts["agreement"].note
+        assert verdicts["kl_mean"].outcome == "holds"
+    quiet = FIGURES | {"agreement": Figure(0.94, "share", 9, noise=0.001)}
+    assert {each.outcome.value for each in compare(choice, case_figures(figures=quiet))} == {"holds"}
+
+
+def test_figure_keeps_how_sure_it_is():
+    """Interval and noise of the build that counts stand in the record."""
+    builds = [
+        Measurement(value, 9, Interval(value - 0.01, value + 0.01, 0.96, "made up"), noise=value / 1000)
+        for value in (1.2, 1.0, 1.1)
+    ]
+    found = as_figures(*({"speedup": build} for build in builds))["speedup"]
+    assert (found.value, found.low, found.high) == (1.1, 1.0, 1.2)
+    assert (found.interval, found.noise) == (builds[2].interval, builds[2].noise)
+
+
+def test_noisy_machine_flips_no_conclusion():
+    """C15: one engine that is not as fast as itself is the machine's fault, and nothing of the study's."""
+    noise = conclusions().claims["fnet/same-engine-twice"]
+    far = Measurement(1.009, 9, Interval(1.006, 1.012, 0.96, "made up"))
+    verdict = of_claim(noise, "base-512-b1-fp16+hs", far)
+    assert (verdict.outcome, verdict.note) == (
+        "invalid",
+        "one engine is not as fast as itself: this machine is too noisy to time",
+    )
+    speed = conclusions().claims["fnet/fp8-barely-faster"]
+    assert of_claim(speed, FP8.id, replace(far, value=1.3, interval=None, exact=True)).outcome == "flipped"
+
+
 def share(value: float) -> dict[str, Figure]:
     """What a case has of which this share of 300 rows is not finite."""
     found = {"nonfinite_share": Figure(value, "share", 300), "latency": Figure(1.0, "ms", 9)}
@@ -294,6 +339,44 @@ def test_one_tolerance_beyond_the_print_is_moved(monkeypatch, tmp_path, figure, 
     setup = on(tmp_path, monkeypatch)
     assert [judged(setup, **{figure: value})[figure] for value in inside] == ["holds"] * len(inside)
     assert [judged(setup, **{figure: value})[figure] for value in outside] == ["moved"] * len(outside)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "outcome"),
+    [(0.93, 0.95, "holds"), (0.90, 0.936, "holds"), (0.90, 0.934, "moved"), (0.946, 0.96, "moved")],
+)
+def test_print_is_met_by_an_interval(monkeypatch, tmp_path, low, high, outcome):
+    """A sample of 300 passages cannot lie within half a point as a whole: it is as printed where its interval reaches
+    into the tolerance, which a study's own figures on other masked words do."""
+    measured = Measurement((low + high) / 2, 8000, Interval(low, high, 0.95, "made up"))
+    assert judged(on(tmp_path, monkeypatch), agreement=measured) == {"agreement": outcome}
+
+
+def test_exact_print_on_the_studys_images_is_met(monkeypatch, tmp_path):
+    """MNASNet's 1,389 of 1,500, as printed, with the interval that a run gives it; and top-1 of another draw of the
+    images, though not of a wrong crop."""
+    fp8 = studies()["mnasnet"].case("mnasnet_100-b1-fp8")
+    share, interval = share_interval(1389, 1500)
+    found = {"agreement": Measurement(share, 1500, interval), "top1": Measurement(0.7427 - 0.015, 1500, exact=True)}
+    setup = on(tmp_path, monkeypatch, B200, "11.4")
+    assert {each.figure: each.outcome for each in against_print(fp8, found, setup)} == dict.fromkeys(found, "holds")
+    wrong = {"top1": Measurement(0.7427 - 0.02, 1500, exact=True)}
+    assert [each.outcome for each in against_print(fp8, wrong, setup)] == ["moved"]
+
+
+def test_fewer_rows_are_no_news_of_a_figure_without_an_interval(monkeypatch, tmp_path):
+    """Spearman of 20 pairs is anything: it is held against the print of 1,379 with all of them alone."""
+    setup = on(tmp_path, monkeypatch)
+    assert judged(setup, sts_spearman=0.0, agreement=0.94) == {"sts_spearman": "moved", "agreement": "holds"}
+    assert judged(replace(setup, samples=20), sts_spearman=0.0, agreement=0.94) == {"agreement": "holds"}
+
+
+def test_times_of_a_release_bind_no_other(monkeypatch, tmp_path):
+    """MNASNet's kernel times and layers are of the study's target: fewer of a later release are no movement."""
+    fp8 = studies()["mnasnet"].case("mnasnet_100-b1-fp8")
+    machine = {"kernel_total", "extra_layers", "latency"}
+    assert machine <= printed_for(fp8, on(tmp_path, monkeypatch, B200, "11.4")).keys()
+    assert not machine & printed_for(fp8, on(tmp_path, monkeypatch, B200, "11.6")).keys()
 
 
 def test_figure_without_a_print_is_left_out(monkeypatch, tmp_path):

@@ -303,3 +303,14 @@ def test_stopwatch(monkeypatch):
         "fp16: 1.500 s a row, 2 rows",
         "inference 5 s of 10 s; 50% of the run outside inference",
     ]
+
+
+def test_claim_on_a_sample_needs_all_of_it():
+    """Spearman of 20 pairs is anything, and no interval says so: such a claim is left out under --samples, and no other
+    is."""
+    spearman = {"inputs": "hub", "figure": "sts_spearman_loss"}
+    fewer = replace(CPU_ON_HUB, samples=20)
+    assert cannot(CPU_ON_HUB, **spearman) is None
+    assert cannot(fewer, **spearman) == "it is a claim about all of the study's rows: leave --samples out"
+    assert cannot(fewer, inputs="hub", figure="agreement") is None
+    assert cannot(fewer, figure="top1") is None
