@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -52,15 +53,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--samples", metavar="N", help="passages or images a case (default: each study's own on a GPU, few without one)"
     )
     group.addoption(
-        "--engine-cache", metavar="DIR", type=Path, help="cache (default: .engine-cache beside conftest.py)"
+        "--engine-cache", metavar="DIR", type=_path, help="cache (default: .engine-cache beside conftest.py)"
     )
-    group.addoption("--save-graphs", metavar="DIR", type=Path, help="write the ONNX file of every case that runs")
+    group.addoption("--save-graphs", metavar="DIR", type=_path, help="write the ONNX file of every case that runs")
     group.addoption("--record", action="store_true", help="write what is measured as this device's baseline")
     group.addoption("--accept-flip", metavar="WHY", help="record although a claim flipped; the reason is stored")
-    group.addoption("--report", metavar="DIR", type=Path, help="write verdicts.json, report.html and report.md")
-    group.addoption("--before", metavar="FILE", type=Path, help="a measured file or folder, for tests/compare")
-    group.addoption("--here", metavar="FILE", type=Path, help="what is compared with it")
-    group.addoption("--control", metavar="FILE", type=Path, help="verdicts.json of a run with onnxruntime on this GPU")
+    group.addoption("--report", metavar="DIR", type=_path, help="write verdicts.json, report.html and report.md")
+    group.addoption("--before", metavar="FILE", type=_path, help="a measured file or folder, for tests/compare")
+    group.addoption("--here", metavar="FILE", type=_path, help="what is compared with it")
+    group.addoption("--control", metavar="FILE", type=_path, help="verdicts.json of a run with onnxruntime on this GPU")
+
+
+def _path(text: str) -> Path:
+    """An option's path. An empty one, such as of a variable that is not set, would be the working directory."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("it is empty; name a path, or leave the option out")
+    return Path(text)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -78,6 +86,8 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     if problem := _contradiction(option, decision.device, workers, not_timed):
         raise pytest.UsageError(problem)
+    if config.pluginmanager.is_blocked("terminal") and not hasattr(config, "workerinput"):
+        raise pytest.UsageError("-p no:terminal: the verdicts are gathered from what it keeps; take -q or -qq")
     config.stash[SETUP] = Setup(
         **vars(decision),
         cache=Cache(option.engine_cache or config.rootpath / ".engine-cache"),
@@ -130,6 +140,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     setup = session.config.stash[SETUP]
     try:
         path = session.config.option.control
+        studies(), conclusions()  # what the suite is made of has to be sound
         session.config.stash[CONTROL] = publish.control(path, setup) if path else None
         session.config.stash[WAIVERS] = _applicable(session.config)
         if session.config.option.record:
@@ -147,10 +158,19 @@ def _applicable(config: pytest.Config) -> tuple[Waiver, ...]:
     return waivers.applicable(waivers.read(), gpu, subject.library, subject.version, datetime.now(UTC).date())
 
 
+def _claim(name: str, test: str) -> Claim:
+    """The claim that a test's mark names."""
+    known = conclusions().claims
+    if name in known:
+        return known[name]
+    near = ", ".join(get_close_matches(name, known)) or "none like it"
+    pytest.fail(f"{test}: no claim {name!r} in baselines/conclusions.toml; it has {near}", pytrace=False)
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Gives `claim` and `case` to tests marked `claim(id, ...)`, and `case` to those marked `every_case(study)`."""
     if marker := metafunc.definition.get_closest_marker("claim"):
-        claims = [conclusions().claims[name] for name in marker.args]
+        claims = [_claim(name, metafunc.definition.nodeid) for name in marker.args]
         pairs = [(claim, studies()[claim.study].case(name)) for claim in claims for name in claim.cases]
         once = len({case for _, case in pairs}) == len(pairs)
         ids = [case.id if once else f"{case.id}-{claim.id.partition('/')[2]}" for claim, case in pairs]
@@ -391,15 +411,17 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     notes = setup.notes  # this process's, then those of others, then what is found here
     notes += [note for note in found.notes if note not in notes]
     compared: list[publish.Sides] = []
-    if ended := recording.CUT_SHORT.get(exitstatus):
+    if ended := recording.CUT_SHORT.get(exitstatus) or session.shouldfail or session.shouldstop:
         notes.append(f"not a whole run: {ended}")
     with _failing(notes):
         compared += publish.sides(found, setup)
         notes += [f"failed: {each.unreadable}" for each in compared if each.unreadable]
+        notes += publish.accepted(compared)
         notes += [f"failed: {problem}" for problem in publish.vanished(compared, setup) if not option.record]
     with _failing(notes):
         if option.record:
-            notes += recording.record(found, setup, exitstatus, option.accept_flip)
+            written = recording.record(found, setup, exitstatus, option.accept_flip)
+            notes += [*written, *publish.replaced(compared)]
         elif setup.asked:
             judged = [each for each in found.verdicts if each.outcome is not Outcome.INVALID]
             if problem := gate(setup.asked, probe(), None, len(judged), len(found.verdicts), len(found.engines)):

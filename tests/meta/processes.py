@@ -265,6 +265,8 @@ class Runs:
             "one side": ["--before", "a.json", "--collect-only"],
             "no records": ["tests/compare", "--before=/no/such.json", "--here=/no/such.json"],
             "other tests beside": ["tests/fnet", "--before=/no/such.json", "--here=/no/such/other.json"],
+            "empty option": ["--report="],
+            "no terminal": ["-p", "no:terminal", "-o", "addopts="],
             "no control": ["--control", str(folder / "absent.json")],
             "record side by side": ["--record", "-n", "2", "--collect-only", "-q"],
             "collect": ["--collect-only", "-q"],
@@ -287,6 +289,12 @@ class Runs:
             "gate with a broken TensorRT": [*as_here, "-p", "machine", str(gated), "-m", "b200"],
         }
         written = ["--junitxml", str(self.junit), f"--report={self.report}"]
+        unknown = folder / "test_unknown_claim.py"
+        unknown.write_text('import pytest\n\n@pytest.mark.claim("fnet/fp16-not-finite-at-521")\ndef test(case): ...\n')
+        one_by_one |= {
+            "unknown claim": [*as_here, str(unknown)],
+            "first failure": [*as_here, str(made_up), "-x"],
+        }
         side_by_side = {"side by side": [*as_here, "-n", "2", *hub, *written, str(made_up)]}
         path = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
         offline = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(folder / "hub"), "PYTHONPATH": path}

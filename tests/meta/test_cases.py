@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
+from fixtures import cases
 from fixtures.cases import Case, studies
+from fixtures.errors import InputError
+from tests.meta.tiny import one_line
 
 FNET = studies()["fnet"]
 CASE = Case("fnet", "base", 512, 1, "fp16+hs")
@@ -60,3 +65,12 @@ def test_selecting_nothing_is_an_error():
     """C21: a test over no cases would pass by saying nothing."""
     with pytest.raises(LookupError, match=r"no case of study 'fnet' has .*'fp16\+hs'.*256"):
         FNET.select(variant="fp16+hs", window=256)
+
+
+def test_two_studies_share_no_case(monkeypatch):
+    """A case's id stands for it in records, reports and files: one id of two studies is refused."""
+    other = replace(FNET, name="other", cases=(replace(CASE, study="other"),), cpu_cases=())
+    modules = iter([SimpleNamespace(STUDY=FNET), SimpleNamespace(STUDY=other)])
+    monkeypatch.setattr(cases.importlib, "import_module", lambda _: next(modules, SimpleNamespace()))
+    with one_line(InputError, f"case {CASE} is in fnet and other", "rename one's model"):
+        studies.__wrapped__()

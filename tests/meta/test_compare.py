@@ -340,6 +340,7 @@ def test_report_folders_are_compared(tmp_path):
     (pair,), _ = found
     assert [pair.before, pair.here] == list(days.values())
     assert compare.pairs(tmp_path / "yesterday", written(tmp_path / "today/records", days["today"])) == found
+    assert compare.pairs(tmp_path / "yesterday" / "verdicts.json", tmp_path / "today") == found
 
 
 def test_report_folder_of_several_versions_or_none(tmp_path):
@@ -405,9 +406,17 @@ def test_bad_file_hides_no_other(tmp_path, capsys, side):
     assert "mnasnet.json: not sound JSON" in line
 
 
+@pytest.mark.parametrize("name", ["absent.json", "README.md"])
+def test_path_that_is_no_record(tmp_path, name):
+    """What is there and is something else, or is not there, is not told to be removed."""
+    (tmp_path / "README.md").touch()
+    with one_line(InputError, name, "no measured file there; name one such as"):
+        compare.pairs(tmp_path / name, written(tmp_path, BEFORE))
+
+
 def test_folder_without_records(tmp_path):
     """Names the folder and what to name instead."""
-    with one_line(InputError, str(tmp_path), "no measured file in it"):
+    with one_line(InputError, str(tmp_path), "no measured file there"):
         compare.pairs(tmp_path, tmp_path)
 
 

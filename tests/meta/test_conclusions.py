@@ -7,6 +7,7 @@ import pytest
 from fixtures.cases import studies
 from fixtures.conclusions import conclusions, parse_conclusions
 from fixtures.errors import InputError
+from tests.meta.tiny import one_line
 
 SMALL = """
 [figure]
@@ -184,3 +185,10 @@ def test_known_issues():
         "fnet/fp16-not-finite-at-512",
         "fnet/dft-passes-fp16-at-512",
     }
+
+
+def test_file_that_is_not_there(monkeypatch, tmp_path):
+    """C25: one line with the file and the way out."""
+    monkeypatch.setattr("fixtures.conclusions.FOLDER", tmp_path)
+    with one_line(InputError, "baselines/conclusions.toml: cannot be read", "restore it"):
+        conclusions.__wrapped__()

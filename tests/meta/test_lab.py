@@ -208,6 +208,14 @@ def test_asked_for_is_what_is_fed(bench):
     assert found["nonfinite_share"].samples == 3 + 2 * 3
 
 
+def test_graphs_that_cannot_be_saved(bench, tmp_path):
+    """One line with the option, the reason and the way out."""
+    (tmp_path / "file").touch()
+    session = Lab(replace(bench.open().setup, save_graphs=tmp_path / "file"))
+    with tiny.one_line(InputError, f"--save-graphs {tmp_path / 'file'}: ", "name another folder"):
+        session.record(CASE)
+
+
 @pytest.mark.parametrize(("samples", "words"), [("13", "13 passages are asked for and 12"), ("9", "9 sentence pairs")])
 def test_more_than_there_is(bench, samples, words):
     """Too few rows is a line with both numbers and the way out, and nothing is computed or kept."""

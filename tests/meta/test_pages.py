@@ -469,6 +469,20 @@ def test_long_markdown_is_cut_and_says_so():
     assert len(pages.markdown(endless)) <= pages.MARKDOWN_CHARACTERS
 
 
+@pytest.mark.parametrize("note", ["failed: waiver known expired on 2026-01-01", "not a whole run: pytest failed"])
+def test_what_is_wrong_with_a_run_stands_first(note):
+    """A red that no verdict shows: an expired waiver, a vanished case, a gate of nothing, an interruption. Other notes
+    stand at the end."""
+    document = replace(documents.upgrade(), notes=["fnet: a plan was built again", note])
+    markdown, html = pages.markdown(document), pages.html(document)
+    before, after = markdown.partition(document.decisions[0].headline)[::2]
+    assert note.partition(": ")[2] in before
+    assert "a plan was built again" in section(markdown, "Notes")
+    assert "a plan was built again" not in before
+    assert after
+    assert html.index(note) < html.index("What ran</h2>")
+
+
 def test_moved_figures_in_a_comment_are_few():
     """The 20 farthest, then a count."""
     document = with_verdicts(*(compared("latency", f"case-{n}", 1.1 + n / 100, 1.0, 0.03) for n in range(30)))

@@ -209,6 +209,37 @@ def test_runs_own_records_are_written(tmp_path):
 
 
 @pytest.mark.usefixtures("against")
+def test_used_folder_keeps_no_earlier_run(tmp_path):
+    """What a report's folder held of another run is not taken for this one's."""
+    run, setup = left_by(printed()), made(tmp_path / "cache")
+    publish.write(tmp_path / "report", of_run(run, setup), [each.here for each in publish.sides(run, setup)])
+    publish.write(tmp_path / "report", of_run(run, setup))
+    assert not list((tmp_path / "report").rglob("fnet.json"))
+
+
+@pytest.mark.usefixtures("against")
+def test_what_a_record_replaces_is_said(tmp_path):
+    """A figure that is recorded anew outside its tolerance is named, with both values; one inside is not."""
+    run = printed()
+    case = "base-512-b1-fp8"
+    figures = {**run.figures[case], "kl_mean": replace(run.figures[case]["kl_mean"], value=0.02)}
+    assert publish.replaced(publish.sides(left_by(run), made(tmp_path))) == []
+    moved = replace(run, figures={**run.figures, case: figures})
+    (line,) = publish.replaced(publish.sides(left_by(moved), made(tmp_path)))
+    assert f"had other figures: {case} kl_mean 0.02 nats, was 0.0095 nats" in line
+    assert "agreement" not in line
+
+
+def test_flip_that_the_baseline_accepts_is_said(tmp_path, monkeypatch):
+    """A run that is held against such a record says so, with the reason that was given."""
+    newest = replace(printed(), accepted={"fnet/fp8-barely-faster": "seen on two machines"})
+    monkeypatch.setattr(movement, "choices", lambda *_: {UNMOVED: Choice(newest, "the newest")})
+    assert publish.accepted(publish.sides(left_by(printed()), made(tmp_path))) == [
+        "accepted in the baseline, fnet/fp8-barely-faster: seen on two machines"
+    ]
+
+
+@pytest.mark.usefixtures("against")
 def test_figures_that_are_no_numbers_are_no_record(tmp_path):
     """C23: the page is written all the same, and says why there is no record."""
     run, setup = left_by(printed()), made(tmp_path / "cache")
@@ -292,6 +323,7 @@ def test_control_that_says_nothing_of_this_run(stored, tmp_path, changes):
         ('{"schema": 1}', "schema 1, and this suite reads 2"),
         ('{"schema": 3}', "schema 3, and this suite reads 2"),
         ('{"schema": 2}', "kind: Field required"),
+        ('{"schema": 2, "records": {}}', "it is a record of figures; give the verdicts.json"),
     ],
 )
 def test_odd_control_file(tmp_path, text, words):

@@ -33,8 +33,10 @@ def test_gate_without_its_gpu(runs):
         ("reason without a record", ("--accept-flip: give the reason, together with --record",)),
         ("no reason", ("--accept-flip: give the reason, together with --record",)),
         ("one side", ("--before and --here go together", "--here=FILE")),
-        ("no records", ("the same record twice",)),
-        ("other tests beside", ("no/such.json: cannot be read",)),
+        ("no records", ("no/such.json: no measured file there",)),
+        ("other tests beside", ("no/such.json: no measured file there",)),
+        ("empty option", ("--report", "it is empty; name a path")),
+        ("no terminal", ("-p no:terminal", "take -q")),
         ("no control", ("absent.json", "write one with --report DIR")),
     ],
 )
@@ -80,6 +82,20 @@ def test_gate_is_red(runs, name, words):
     """C21, C22: on the GPU that was asked for, tests that compare nothing, time nothing or find no baseline fail."""
     assert runs[name].code == pytest.ExitCode.TESTS_FAILED
     assert words in runs[name].output
+
+
+def test_claim_that_is_not_there(runs):
+    """A slip in a mark is one line with what it may have meant."""
+    run = runs["unknown claim"]
+    assert run.code == pytest.ExitCode.INTERRUPTED
+    assert "no claim 'fnet/fp16-not-finite-at-521' in baselines/conclusions.toml; it has fnet/fp16-not" in run.output
+    assert "Traceback" not in run.output
+    assert "conftest.py:" not in run.output
+
+
+def test_run_that_stops_at_a_failure_is_not_whole(runs):
+    """C21: -x leaves tests out that nothing else would name."""
+    assert re.search(r"^not a whole run: stopping after 1 failures$", runs["first failure"].output, re.MULTILINE)
 
 
 def test_sound_times_are_published(runs):
@@ -239,6 +255,8 @@ def test_flip_is_recorded_with_a_reason_alone(runs):
     assert "failed: fnet/fp8-no-output-dense-kl flipped; confirm it" in runs["flip"].output
     assert runs["accepted flip"].code == pytest.ExitCode.TESTS_FAILED
     assert re.search(r"^recorded .*fnet.json$", runs["accepted flip"].output, re.MULTILINE)
+    later = "accepted in the baseline, fnet/fp8-no-output-dense-kl: seen on two machines"
+    assert later in runs["slow drift"].output.splitlines()
 
 
 def test_slow_drift_is_red(runs):
