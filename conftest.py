@@ -106,7 +106,8 @@ def _contradiction(option: argparse.Namespace, device: str, workers: int, not_ti
         return f"--record: a GPU's baseline holds times, and this run is {not_timed}"
     if option.accept_flip is not None and not (option.record and option.accept_flip.strip()):
         return "--accept-flip: give the reason, together with --record"
-    if (option.before is None) != (option.here is None):
+    compares = any(Path(each).name == "compare" for each in option.file_or_dir)
+    if (option.before is None) != (option.here is None) or (compares and option.before is None):
         return "--before and --here go together: pytest tests/compare --before=FILE --here=FILE"
     if option.before is not None and (option.record or option.control or option.markexpr):
         return "--before and --here compare two recorded runs: leave --record, --control and -m out"

@@ -263,6 +263,7 @@ class Runs:
             "reason without a record": ["--accept-flip", "confirmed"],
             "no reason": ["--record", "--accept-flip", " "],
             "one side": ["--before", "a.json", "--collect-only"],
+            "nothing to compare": ["tests/compare"],
             "no records": ["tests/compare", "--before=/no/such.json", "--here=/no/such.json"],
             "other tests beside": ["tests/fnet", "--before=/no/such.json", "--here=/no/such/other.json"],
             "empty option": ["--report="],

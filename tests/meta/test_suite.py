@@ -33,6 +33,7 @@ def test_gate_without_its_gpu(runs):
         ("reason without a record", ("--accept-flip: give the reason, together with --record",)),
         ("no reason", ("--accept-flip: give the reason, together with --record",)),
         ("one side", ("--before and --here go together", "--here=FILE")),
+        ("nothing to compare", ("--before and --here go together", "--here=FILE")),
         ("no records", ("no/such.json: no measured file there",)),
         ("other tests beside", ("no/such.json: no measured file there",)),
         ("empty option", ("--report", "it is empty; name a path")),
