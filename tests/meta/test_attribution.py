@@ -16,7 +16,6 @@ from fixtures.attribution import (
     ENGINES,
     GRAPH_MAKERS,
     HASHED_ONLY,
-    NOISE,
     REFERENCE,
     REFERENCE_ONLY,
     SPEED,
@@ -32,7 +31,7 @@ from fixtures.cases import studies
 from fixtures.conclusions import conclusions
 from fixtures.document import SCHEMA, Basis, Change, Document, Found
 from fixtures.errors import InputError
-from fixtures.movement import PACKAGES
+from fixtures.movement import PACKAGES, SAME_ENGINE
 from fixtures.verdicts import AS_PRINTED, UNDRIFTED, UNMOVED, Outcome
 from tests.meta.tiny import one_line
 
@@ -465,10 +464,14 @@ class TestLatencies:
         assert only(causes(before, here, found), f"All {len(GRID) - 1} latencies shifted by one factor")
 
     def test_a_noisy_machine_comes_first(self) -> None:
-        """One engine that differs from itself is no engine's doing."""
-        before, here = run({FP8: {NOISE: 1.0}}), run({FP8: {NOISE: 1.05}}, "11.5")
-        (sentence,) = said(before, here)
+        """One engine that differs from itself is no engine's doing, and its verdict, which no record has, says so."""
+        before, here = run(latencies(lambda _: 1.0)), run(latencies(lambda _: 1.1))
+        noisy = finding(GRID[0], SAME_ENGINE, INVALID, claim="fnet/same-engine-twice", measured=1.05)
+        sentence, *_ = causes(before, here, [*held_against(before, here), noisy])
         assert sentence.startswith("One engine timed twice differs from itself")
+        assert sentence.endswith(f"1.05x in the group of {GRID[0]}.")
+        sound = replace(noisy, outcome=Outcome.HOLDS, measured=1.0)
+        assert none_of(causes(before, here, [*held_against(before, here), sound]), "timed twice")
 
 
 class TestControl:
@@ -684,5 +687,5 @@ class TestOddValues:
 
 def test_every_name_is_a_figure_or_package_of_the_suite() -> None:
     """A figure or package that is renamed elsewhere cannot silently fall out of its kind here."""
-    assert (SPEED | BUILT | WITHOUT_ENGINE | {NOISE}) <= UNITS.keys()
+    assert (SPEED | BUILT | WITHOUT_ENGINE | {SAME_ENGINE}) <= UNITS.keys()
     assert {*ENGINES, *GRAPH_MAKERS, *HASHED_ONLY, *REFERENCE, *REFERENCE_ONLY} <= {*PACKAGES}
