@@ -31,6 +31,7 @@ from fixtures.timing import GPU_TIME, not_timed_reason
 from fixtures.verdicts import UNMOVED, Measurement, Outcome, Verdict
 from fixtures.waivers import Waiver
 
+COMPARE = Path(__file__).parent / "tests" / "compare"
 SETUP = pytest.StashKey[Setup]()
 WAIVERS = pytest.StashKey[tuple[Waiver, ...]]()  # those that apply to this run
 KEPT = pytest.StashKey[list[tuple[str, Any]]]()  # entries of `evidence` that a test leaves
@@ -106,7 +107,8 @@ def _contradiction(option: argparse.Namespace, device: str, workers: int, not_ti
         return f"--record: a GPU's baseline holds times, and this run is {not_timed}"
     if option.accept_flip is not None and not (option.record and option.accept_flip.strip()):
         return "--accept-flip: give the reason, together with --record"
-    compares = any(Path(each).name == "compare" for each in option.file_or_dir)
+    paths = (Path(each.partition("::")[0]).resolve() for each in option.file_or_dir)
+    compares = any(path.is_relative_to(COMPARE) for path in paths)
     if (option.before is None) != (option.here is None) or (compares and option.before is None):
         return "--before and --here go together: pytest tests/compare --before=FILE --here=FILE"
     if option.before is not None and (option.record or option.control or option.markexpr):

@@ -32,7 +32,7 @@ from fixtures.conclusions import conclusions
 from fixtures.document import SCHEMA, Basis, Change, Document, Found
 from fixtures.errors import InputError
 from fixtures.movement import PACKAGES, SAME_ENGINE
-from fixtures.verdicts import AS_PRINTED, UNDRIFTED, UNMOVED, Outcome
+from fixtures.verdicts import AS_PRINTED, UNDRIFTED, UNMOVED, Limits, Outcome
 from tests.meta.tiny import one_line
 
 HOLDS, MOVED, FLIPPED, INVALID = Outcome.HOLDS, Outcome.MOVED, Outcome.FLIPPED, Outcome.INVALID
@@ -467,11 +467,13 @@ class TestLatencies:
         """One engine that differs from itself is no engine's doing, and its verdict, which no record has, says so."""
         before, here = run(latencies(lambda _: 1.0)), run(latencies(lambda _: 1.1))
         noisy = finding(GRID[0], SAME_ENGINE, INVALID, claim="fnet/same-engine-twice", measured=1.05)
+        noisy = replace(noisy, limits=Limits(0.995, 1.005, "made up"))
         sentence, *_ = causes(before, here, [*held_against(before, here), noisy])
         assert sentence.startswith("One engine timed twice differs from itself")
         assert sentence.endswith(f"1.05x in the group of {GRID[0]}.")
-        sound = replace(noisy, outcome=Outcome.HOLDS, measured=1.0)
-        assert none_of(causes(before, here, [*held_against(before, here), sound]), "timed twice")
+        throttled = replace(noisy, measured=1.0)
+        assert none_of(causes(before, here, [*held_against(before, here), throttled]), "timed twice")
+        assert only(causes(before, before, [*held_against(before, before), noisy]), "timed twice")
 
 
 class TestControl:

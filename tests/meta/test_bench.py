@@ -271,6 +271,7 @@ def test_first_engine_that_fails_leaves_no_ratio(opened, gpu, monkeypatch):
     for asked in (study.bench.same_engine_twice, study.speed):
         with one_line(EngineError, "digits-b1-fp16: crashed"):
             asked(FP8)
+    assert study.bench.ratio(FP32, FP8).value == pytest.approx(1.6)  # of two that were timed
 
 
 def test_throttled_times_are_no_figures(opened, gpu):

@@ -372,6 +372,17 @@ def test_studies_on_one_side_alone(tmp_path):
     assert problem.startswith("mnasnet is in one of")
 
 
+def test_builds_that_differ_leave_the_interval_open():
+    """Three builds within a hair of each other say nothing of the masked words that were drawn."""
+    wide = Figure(0.968, "share", 2000, low=0.9679999, high=0.9680001, interval=Interval(0.955, 0.98, 0.95, "made up"))
+    found = compare.as_measurement(wide, 3).interval
+    assert found is not None
+    assert (found.low, found.high) == (0.955, 0.98)
+    far = compare.as_measurement(replace(wide, low=0.9, high=0.99), 3).interval
+    assert far is not None
+    assert (far.low, far.high, far.confidence) == (0.9, 0.99, 0.75)
+
+
 def test_comparison_is_as_sure_as_the_runs(tmp_path):
     """C15: what was unsound in a run, and what its interval left open, is so in the comparison of its report."""
     case = "base-512-b1-fp8"

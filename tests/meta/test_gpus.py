@@ -282,7 +282,7 @@ def test_absent_and_broken_are_two_endings(machine, driver, variable, failure, k
     assert "\n" not in found.reason
 
 
-def test_working_gpus_are_listed_in_cudas_order(machine, monkeypatch):
+def test_gpu_that_works_is_ok_without_nvml(machine, monkeypatch):
     """What CUDA could use is ok, also where there is no NVML to ask."""
     machine(NO_DRIVER)
     here = identify("NVIDIA H200", (9, 0), 132, mig=False)

@@ -206,14 +206,18 @@ def test_noisy_machine_flips_no_conclusion():
 
 def share(value: float) -> dict[str, Figure]:
     """What a case has of which this share of 300 rows is not finite."""
-    found = {"nonfinite_share": Figure(value, "share", 300), "latency": Figure(1.0, "ms", 9)}
+    found = {
+        "nonfinite_share": Figure(value, "share", 300),
+        "latency": Figure(1.0, "ms", 9),
+        "fp8_gemms": FIGURES["fp8_gemms"],
+    }
     return found if value else found | FIGURES
 
 
 @pytest.mark.parametrize(
     ("before", "here", "outcome", "words"),
     [
-        (0.0, 1.0, "moved", "not finite here alone: not compared is agreement, cls_cosine_mean, fp8_gemms, kl_mean"),
+        (0.0, 1.0, "moved", "not finite here alone: not compared is agreement, cls_cosine_mean, kl_mean"),
         (0.0, 1 / 300, "moved", "not finite here alone"),
         (1.0, 0.0, "moved", "not finite in the baseline alone: not compared is agreement"),
         (1.0, 0.99, "holds", ""),
@@ -229,6 +233,31 @@ def test_rows_that_are_finite_on_one_side_alone(choice, before, here, outcome, w
     assert found["nonfinite_share"].outcome == outcome
     assert words in found["nonfinite_share"].note
     assert found["latency"].outcome == "holds"
+
+
+def test_overflow_of_what_is_scanned_beside_the_passages(choice):
+    """C23: the figures of quality are all there, and nothing is said to be missing."""
+    assert choice.measured is not None
+    recorded = replace(choice, measured=replace(choice.measured, figures={FP8.id: share(0.0)}))
+    found = {each.figure: each for each in compare(recorded, case_figures(figures=share(0.01) | FIGURES))}
+    assert found["nonfinite_share"].outcome == "moved"
+    assert found["nonfinite_share"].note == "rows are not finite here alone"
+
+
+def test_overflow_excuses_no_other_figure(choice):
+    """C21: a time that is gone is no quality that cannot be measured."""
+    assert choice.measured is not None
+    recorded = replace(choice, measured=replace(choice.measured, figures={FP8.id: share(0.0)}))
+    timeless = {name: each for name, each in share(1.0).items() if name != "latency"}
+    with one_line(InputError, f"only in the baseline: {FP8.id}: ", "latency"):
+        compare(recorded, case_figures(figures=timeless))
+
+
+@pytest.mark.parametrize("sure", [{"interval": Interval(nan, nan, 0.96, "made up")}, {"noise": nan}])
+def test_what_is_not_known_is_not_recorded(sure):
+    """C23: an interval or a noise that is NaN has its figure's problem, and costs a report no record."""
+    found = as_figures({"speedup": Measurement(1.1, 9, **sure)})["speedup"]
+    assert (found.value, found.interval, found.noise) == (1.1, None, None)
 
 
 def test_profile_with_gaps_is_invalid_against_the_print(tmp_path, monkeypatch):
@@ -270,7 +299,7 @@ def test_what_cannot_be_compared_is_an_error(choice, found, words):
 def on(folder: Path, monkeypatch: pytest.MonkeyPatch, found: Probe = NONE, release: str = "") -> Setup:
     """A run on the study's inputs, on a CPU or with TensorRT of this release on a GPU."""
     monkeypatch.setattr(movement, "runtime", lambda engine, device: Runtime(engine, f"{release}.0.1", device))
-    return made(folder, found, tensorrt=True, checkpoints="hub", datasets="hub")
+    return made(folder, found, tensorrt=True, checkpoints="hub", datasets="hub", samples="1500")
 
 
 PRINTED = [
@@ -368,7 +397,10 @@ def test_fewer_rows_are_no_news_of_a_figure_without_an_interval(monkeypatch, tmp
     """Spearman of 20 pairs is anything: it is held against the print of 1,379 with all of them alone."""
     setup = on(tmp_path, monkeypatch)
     assert judged(setup, sts_spearman=0.0, agreement=0.94) == {"sts_spearman": "moved", "agreement": "holds"}
-    assert judged(replace(setup, samples=20), sts_spearman=0.0, agreement=0.94) == {"agreement": "holds"}
+    for samples in (20, None):  # few without a GPU
+        fewer = replace(setup, samples=samples)
+        assert judged(fewer, sts_spearman=0.0, agreement=0.94) == {"agreement": "holds"}
+    assert "sts_spearman" in judged(replace(setup, samples=None, device="cuda"), sts_spearman=0.0)
 
 
 def test_times_of_a_release_bind_no_other(monkeypatch, tmp_path):

@@ -218,6 +218,19 @@ def test_used_folder_keeps_no_earlier_run(tmp_path):
 
 
 @pytest.mark.usefixtures("against")
+def test_report_of_a_comparison_keeps_the_records_beside_it(tmp_path):
+    """They may be one of its sides; and nothing but records is ever removed."""
+    run, setup = left_by(printed()), made(tmp_path / "cache")
+    whole = of_run(run, setup)
+    publish.write(tmp_path / "report", whole, [each.here for each in publish.sides(run, setup)])
+    (tmp_path / "report" / "records" / "mine.txt").touch()
+    publish.write(tmp_path / "report", replace(whole, kind="compare"))
+    assert list((tmp_path / "report").rglob("fnet.json"))
+    publish.write(tmp_path / "report", whole)
+    assert (tmp_path / "report" / "records" / "mine.txt").exists()
+
+
+@pytest.mark.usefixtures("against")
 def test_what_a_record_replaces_is_said(tmp_path):
     """A figure that is recorded anew outside its tolerance is named, with both values; one inside is not."""
     run = printed()

@@ -158,6 +158,14 @@ def test_rows_that_are_not_finite_are_no_baseline(folders):
             assert not (folders / "measured").exists()
 
 
+def test_accepted_overflow_is_recorded(folders):
+    """A claim that rows are finite may flip, and be accepted as any other."""
+    run = left_by("fnet", failed=[[red(Outcome.FLIPPED, "fnet/fp8-finite")]])
+    case, share = "base-512-b1-fp8", {"nonfinite_share": Figure(0.5, "share", 12)}
+    figures = [(study, replace(each, figures=share) if each.case == case else each) for study, each in run.figures]
+    assert record(replace(run, figures=figures), made(folders / "cache"), 1, "confirmed on two machines")
+
+
 @pytest.mark.parametrize("root", ["measured", "pinned"])
 @pytest.mark.parametrize("study", ["fnet", "mnasnet"])
 def test_bad_file_stops_a_recording_before_it_starts(folders, root, study):
