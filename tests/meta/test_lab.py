@@ -24,6 +24,7 @@ from fixtures.fnet.reference import Reference
 from fixtures.fnet.tasks import STUDY_SAMPLES, Samples
 from fixtures.gpus import Probe
 from fixtures.graphs import Graph
+from fixtures.movement import QUALITY
 from fixtures.verdicts import Measurement, Outcome
 from tests.meta import tiny
 from tests.meta.setups import B200, NONE, made
@@ -321,6 +322,7 @@ def test_no_quality_of_a_case_that_is_not_finite(bench):
     cured = session.figures(CASE.at("fp16+hs"))
     assert outcome("fp16-hs-finite-at-512", cured["nonfinite_share"]) == "holds"
     assert {"kl_mean", "agreement", "cls_cosine_min"} < cured.keys()
+    assert cured.keys() - session.figures(CASE).keys() <= set(QUALITY)  # what a comparison may find missing
     assert session.figure(CASE.at("fp16+hs"), "kl_mean") == cured["kl_mean"]
     with pytest.raises(KeyError):
         session.figure(CASE.at("fp16+hs"), "kl_median")
